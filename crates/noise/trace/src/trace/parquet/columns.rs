@@ -91,25 +91,24 @@ impl Layout {
     /// # Errors
     /// [`Problem`]: the rows are damaged, or a value is missing or out of range.
     pub(super) fn push(&self, trace: &mut TraceBuilder, group: &dyn RowGroupReader) -> Result<(), Problem> {
-        let optional = |numbers: Option<Numbers>| numbers.map(|n| NumberColumn::new(group, n)).transpose();
-        let (mut nodes, mut cpus) = (optional(self.node)?, optional(self.cpu)?);
-        let mut starts = NumberColumn::new(group, self.start_ns)?;
-        let mut durations = NumberColumn::new(group, self.duration_ns)?;
-        let mut names = match self.source {
-            Some(at) => Some(Column::<ByteArrayType>::new(group, at, "source")?),
-            None => None,
-        };
+        let mut node = self.node.map(|n| NumberColumn::<u32>::new(group, n)).transpose()?;
+        let mut cpu = self.cpu.map(|n| NumberColumn::<u64>::new(group, n)).transpose()?;
+        let mut start_ns = NumberColumn::<i64>::new(group, self.start_ns)?;
+        let mut duration_ns = NumberColumn::<u64>::new(group, self.duration_ns)?;
+        let mut names =
+            self.source.map(|at| Column::<ByteArrayType>::new(group, at, "source")).transpose()?;
         let unexplained = if names.is_none() { trace.source(&Source::Unexplained)? } else { 0 };
         let mut known = HashMap::new();
         let mut left = group.metadata().num_rows();
         loop {
-            let start_ns: Vec<i64> = starts.next(trace.len())?;
-            let rows = start_ns.len();
-            let duration_ns: Vec<u64> = durations.next(trace.len())?;
-            let node: Vec<u32> = nodes.as_mut().map_or_else(|| Ok(vec![0; rows]), |c| c.next(trace.len()))?;
-            let cpu: Vec<u64> = cpus.as_mut().map_or_else(|| Ok(vec![0; rows]), |c| c.next(trace.len()))?;
-            let named = names.as_mut().map_or(Ok(rows), Column::next)?;
-            if [duration_ns.len(), node.len(), cpu.len(), named].iter().any(|other| *other != rows) {
+            let rows = start_ns.next(trace.len())?;
+            let others = [
+                duration_ns.next(trace.len())?,
+                node.as_mut().map_or(Ok(rows), |c| c.next(trace.len()))?,
+                cpu.as_mut().map_or(Ok(rows), |c| c.next(trace.len()))?,
+                names.as_mut().map_or(Ok(rows), Column::next)?,
+            ];
+            if others.iter().any(|other| *other != rows) {
                 return Err(Problem::Damaged("its columns have different numbers of rows".to_owned()));
             }
             left -= rows as i64;
@@ -137,11 +136,12 @@ impl Layout {
                         source
                     }
                 };
+                let cpu = cpu.as_ref().map_or(0, |c| c.values[row]);
                 trace.push(Detour {
-                    node: node[row],
-                    cpu: u16::try_from(cpu[row]).map_err(|_| Problem::Cpu(cpu[row]))?,
-                    start_ns: start_ns[row],
-                    duration_ns: duration_ns[row],
+                    node: node.as_ref().map_or(0, |c| c.values[row]),
+                    cpu: u16::try_from(cpu).map_err(|_| Problem::Cpu(cpu))?,
+                    start_ns: start_ns.values[row],
+                    duration_ns: duration_ns.values[row],
                     source,
                 })?;
             }
@@ -220,10 +220,11 @@ impl<T: DataType> Column<T> {
     }
 }
 
-/// A column of whole numbers of a row group.
-struct NumberColumn {
+/// A column of whole numbers of a row group, as numbers of one type.
+struct NumberColumn<T> {
     column: Width,
     is_signed: bool,
+    values: Vec<T>,
 }
 
 enum Width {
@@ -231,7 +232,7 @@ enum Width {
     Wide(Column<Int64Type>),
 }
 
-impl NumberColumn {
+impl<T: Default + TryFrom<i64> + TryFrom<u64>> NumberColumn<T> {
     fn new(
         group: &dyn RowGroupReader,
         Numbers { name, at, is_wide, is_signed }: Numbers,
@@ -240,43 +241,53 @@ impl NumberColumn {
             false => Width::Narrow(Column::new(group, at, name)?),
             true => Width::Wide(Column::new(group, at, name)?),
         };
-        Ok(Self { column, is_signed })
+        Ok(Self { column, is_signed, values: Vec::new() })
     }
 
-    /// The next rows; `before` is the number of rows before them.
-    fn next<T: TryFrom<i64> + TryFrom<u64>>(&mut self, before: usize) -> Result<Vec<T>, Problem> {
-        let is_signed = self.is_signed;
+    /// Reads the next rows, of which `before` rows are before. Returns their number.
+    fn next(&mut self, before: usize) -> Result<usize, Problem> {
+        let (is_signed, out) = (self.is_signed, &mut self.values);
         match &mut self.column {
             Width::Narrow(column) => {
                 column.next()?;
-                let wide = |v: &i32| if is_signed { (*v).into() } else { v.cast_unsigned().into() };
-                converted(column.name, before, column.values.iter().map(wide), |v: i64| T::try_from(v).ok())
+                let (name, values) = (column.name, column.values.iter());
+                match is_signed {
+                    true => convert(name, before, values.map(|v| i64::from(*v)), out),
+                    false => convert(name, before, values.map(|v| u64::from(v.cast_unsigned())), out),
+                }
             }
             Width::Wide(column) => {
                 column.next()?;
                 let (name, values) = (column.name, column.values.iter());
                 match is_signed {
-                    true => converted(name, before, values.copied(), |v| T::try_from(v).ok()),
-                    false => {
-                        converted(name, before, values.map(|v| v.cast_unsigned()), |v| T::try_from(v).ok())
-                    }
+                    true => convert(name, before, values.copied(), out),
+                    false => convert(name, before, values.map(|v| v.cast_unsigned()), out),
                 }
             }
         }
     }
 }
 
-fn converted<V: Copy + std::fmt::Display, T>(
+/// Fills `out` with `values`, of which `before` rows are before. Returns their number.
+fn convert<V: Copy + std::fmt::Display, T: Default + TryFrom<V>>(
     name: &str,
     before: usize,
-    values: impl Iterator<Item = V>,
-    convert: impl Fn(V) -> Option<T>,
-) -> Result<Vec<T>, Problem> {
-    let checked = |(row, v): (usize, V)| {
-        convert(v)
-            .ok_or_else(|| Problem::NotATrace(format!("the `{name}` of row {} is {v}", before + row + 1)))
-    };
-    values.enumerate().map(checked).collect()
+    values: impl Iterator<Item = V> + Clone,
+    out: &mut Vec<T>,
+) -> Result<usize, Problem> {
+    let mut all_fit = true;
+    out.clear();
+    out.extend(values.clone().map(|v| {
+        T::try_from(v).unwrap_or_else(|_| {
+            all_fit = false;
+            T::default()
+        })
+    }));
+    let first_wrong = || values.enumerate().find(|(_, v)| T::try_from(*v).is_err());
+    match (!all_fit).then(first_wrong).flatten() {
+        None => Ok(out.len()),
+        Some((row, v)) => Err(Problem::NotATrace(format!("the `{name}` of row {} is {v}", before + row + 1))),
+    }
 }
 
 /// The source of a name, whose number is in `known` if an earlier row has it.
