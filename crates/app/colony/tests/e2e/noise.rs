@@ -113,14 +113,14 @@ fn damaged_and_foreign_files_are_explained() {
         (file("half.parquet", &whole[..length / 2]), "cut off or damaged"),
         (file("end.parquet", &whole[..length - 5]), "cut off or damaged"),
         (file("head.parquet", &whole[..60]), "cut off or damaged"),
-        (file("empty.parquet", b""), "cut off or damaged"),
+        (file("empty.parquet", b""), "the file is empty"),
         (file("flipped.parquet", &flipped), "flipped.parquet"),
         (file("lies.parquet", b"PAR1\0\0\0\0\xff\xff\xff\x7fPAR1"), "cut off or damaged"),
-        (file("empty.csv", b""), "the header must name"),
+        (file("empty.csv", b""), "the file is empty"),
         (file("bytes.csv", &[0xff, 0xfe, 0x00, b'\n']), "UTF-8"),
         (file("evil.csv", b"\x1b[2Jnode,cpu\n1,2\n"), "the header must name"),
         (file("short.csv", b"node,cpu,start_ns,duration_ns,source\n0,0,1\n"), "line 2"),
-        (file("plain", b"hello"), "its format cannot be told"),
+        (file("plain", b"hello"), "nothing in it says what kind of file it is"),
         (dir.path().join("absent.parquet"), "No such file"),
         (dir.path().to_path_buf(), "directory"),
     ] {
@@ -144,7 +144,11 @@ fn a_result_that_cannot_be_kept_is_told_before_the_measurement() {
         };
         fails(args, 1, "no file can be made in the folder");
     }
-    fails(&["measure", "--duration", "24h", "--out", "x.bogus"], 2, "its format cannot be told");
+    fails(
+        &["measure", "--duration", "24h", "--out", "x.bogus"],
+        2,
+        "its name does not say which format to write",
+    );
     assert_eq!(std::fs::read_dir(dir.path()).expect("there").count(), 0, "nothing is left behind");
 }
 

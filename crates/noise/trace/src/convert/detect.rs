@@ -79,6 +79,12 @@ impl Format {
         Self::ALL.map(Self::name).join(", ")
     }
 
+    /// Names of the formats that are written, for a message.
+    #[must_use]
+    pub fn written() -> String {
+        Self::ALL.into_iter().filter(|f| f.is_written()).map(Self::name).collect::<Vec<_>>().join(", ")
+    }
+
     /// The format a file of this name is usually in.
     #[must_use]
     pub fn of_name(path: &Path) -> Option<Self> {

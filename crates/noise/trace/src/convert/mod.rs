@@ -83,7 +83,7 @@ const GUESS: &str = "no header says what the file's two columns are: they are re
 /// The format of a file, and whether it is a guess.
 fn format_of(head: &[u8], path: &Path) -> Result<(Format, bool), Problem> {
     if head.is_empty() {
-        return Err(Problem::Empty("a trace, and the file is empty"));
+        return Err(Problem::EmptyFile);
     }
     match Content::of(head) {
         Content::Trace(format) => Ok((format, false)),
@@ -138,7 +138,7 @@ fn parse_stream(mut input: impl Read, format: Format) -> Result<Trace, Problem> 
 /// reason.
 pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), TraceError> {
     let Some(format) = format.or_else(|| Format::of_name(path)) else {
-        return Err(TraceError::writing(path)(Problem::UnknownFormat(Format::names())));
+        return Err(TraceError::writing(path)(Problem::UnknownFormat(Format::written())));
     };
     colony_node::file::write_atomically(path, |out| match format {
         Format::Parquet => parquet::write(trace, out),
@@ -159,7 +159,7 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
 /// As [`write()`].
 pub fn check_writable(path: &Path, format: Option<Format>) -> Result<(), TraceError> {
     match format.or_else(|| Format::of_name(path)) {
-        None => Err(Problem::UnknownFormat(Format::names())),
+        None => Err(Problem::UnknownFormat(Format::written())),
         Some(format) if !format.is_written() => Err(Problem::ReadOnly(format.name())),
         Some(_) => colony_node::file::check_writable(path).map_err(Problem::Io),
     }

@@ -36,6 +36,7 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
         &[Magic(b"PERFILE2"), Magic(b"PERFFILE")],
         "print its text: `perf script -i FILE > trace.txt`",
     ),
+    ("text in UTF-16", &[Magic(b"\xff\xfe"), Magic(b"\xfe\xff")], "save it as UTF-8"),
     ("a file compressed with xz", &[Magic(b"\xfd7zXZ\0")], UNPACK),
     ("a file compressed with bzip2", &[Magic(b"BZh")], UNPACK),
     ("a file compressed with lz4", &[Magic(b"\x04\x22\x4d\x18")], UNPACK),

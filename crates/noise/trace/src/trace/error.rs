@@ -125,6 +125,9 @@ pub enum Problem {
     /// A file of another tool without a single detour.
     #[error("no detour was found in it; expected {0}")]
     Empty(&'static str),
+    /// A file without a byte.
+    #[error("the file is empty; copy it again, or measure again")]
+    EmptyFile,
     /// An instant that the format has no way to write.
     #[error("a detour starts before 1970 ({0} ns), which this format cannot say")]
     BeforeEpoch(i64),
@@ -157,7 +160,10 @@ pub enum Problem {
         formats: String,
     },
     /// The name of a file to write does not say the format.
-    #[error("its name does not say which format to write; name one with `colony noise convert --to`: {0}")]
+    #[error(
+        "its name does not say which format to write: let it end in .parquet or .csv, or name a format with `colony noise convert \
+         --to`: {0}"
+    )]
     UnknownFormat(String),
 }
 
