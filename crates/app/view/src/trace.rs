@@ -59,7 +59,10 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
             );
         }
     }
-    let _ = writeln!(w, "{}", periods(periodic));
+    let _ = match meta.has_random_instants {
+        true => writeln!(w, "periods: –, for a histogram has no instants"),
+        false => writeln!(w, "{}", periods(periodic)),
+    };
     out
 }
 

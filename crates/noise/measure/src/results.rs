@@ -145,6 +145,7 @@ impl<'a> Results<'a> {
             node: Some(m.node.clone()),
             classes: BTreeMap::new(),
             notes: Vec::new(),
+            has_random_instants: false,
         };
         let mut trace = Trace::collect(meta, self.rows);
         let named: BTreeSet<&Source> = trace.sources.iter().collect();

@@ -92,6 +92,9 @@ pub struct TraceMeta {
     /// changed while the file was read. One sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// The file was a histogram, and the instants of its detours are random: nothing can be concluded from them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub has_random_instants: bool,
 }
 
 /// Detours in order of their start, with the names of their sources.
@@ -184,6 +187,7 @@ impl Default for TraceMeta {
             node: None,
             classes: BTreeMap::new(),
             notes: Vec::new(),
+            has_random_instants: false,
         }
     }
 }

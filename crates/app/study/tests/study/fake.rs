@@ -128,6 +128,7 @@ fn trace() -> Trace {
         node: None,
         classes: Default::default(),
         notes: Vec::new(),
+        has_random_instants: false,
     };
     Trace { meta, sources: names.to_vec(), detours }
 }

@@ -6,13 +6,13 @@
 //! observation, which `otherData` tells.
 
 use std::fmt;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::text::{decimal, micros};
+use super::text::{WordLimit, decimal, micros};
 use crate::Source;
 use crate::trace::{Detour, Problem, Stated, Trace, TraceBuilder, TraceMeta, parquet::META_KEY};
 
@@ -49,7 +49,11 @@ pub(super) fn write(trace: &Trace, out: &mut impl Write) -> Result<(), Problem> 
 }
 
 pub(super) fn read(input: impl Read) -> Result<Trace, Problem> {
-    let found: File = serde_json::from_reader(input).map_err(|e| match e.classify() {
+    let mut input = BufReader::new(input);
+    if input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+        input.consume(3);
+    }
+    let found: File = serde_json::from_reader(WordLimit::new(input)).map_err(|e| match e.classify() {
         serde_json::error::Category::Io => Problem::Io(e.into()),
         _ => Problem::Json(e.to_string()),
     })?;
@@ -67,7 +71,10 @@ pub(super) fn read(input: impl Read) -> Result<Trace, Problem> {
             None => "the object has no `traceEvents`".into(),
         })),
         None if trace.is_empty() => Err(Problem::Empty("complete events (\"ph\":\"X\") in traceEvents")),
-        None => trace.build_foreign(Stated::default()),
+        None => {
+            trace.note("the process and thread numbers of the events are taken for nodes and CPUs");
+            trace.build_foreign(Stated::default())
+        }
     }
 }
 

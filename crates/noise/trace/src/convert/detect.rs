@@ -129,34 +129,36 @@ impl Content {
         }
         let text = String::from_utf8_lossy(head);
         let text = text.trim_start_matches('\u{feff}').trim_start();
-        if text.contains("[Histogram log format version") {
-            return Self::Trace(Format::Hdr);
-        }
-        if text.starts_with('{') || text.starts_with('[') {
-            return Self::Trace(Format::Chrome);
-        }
-        if osnoise::EVENTS.iter().any(|e| text.contains(e)) {
-            return Self::Trace(Format::Osnoise);
-        }
-        if text.contains(hwlat::MARK) {
-            return Self::Trace(Format::Hwlat);
-        }
-        if histogram::is_in(text) {
-            return Self::Trace(Format::Histogram);
-        }
-        if sched::is_in(text) {
-            return Self::Trace(Format::Sched);
-        }
-        let is_own = text.contains(&format!("# {META_KEY}: "));
-        if text.starts_with("# tracer: osnoise") && is_own {
-            return Self::Trace(Format::Osnoise);
-        }
-        let first = text.lines().find(|l| !l.trim().is_empty() && !l.starts_with('#')).unwrap_or_default();
+        let mut lines = text.lines().filter(|line| !line.trim().is_empty());
+        let first = lines.clone().find(|line| !line.starts_with('#')).unwrap_or_default();
+        // a header counts more than what comments and rows may hold
         if first.contains("start_ns") && first.contains("duration_ns") {
             return Self::Trace(Format::Csv);
         }
         if text.starts_with(netgauge::HEADER) || text.contains("# Benchmark Method: selfish") {
             return Self::Trace(Format::Netgauge);
+        }
+        if lines.any(|line| line.starts_with('#') && line.contains("[Histogram log format version")) {
+            return Self::Trace(Format::Hdr);
+        }
+        let json = text.strip_prefix(['[', '{']).map(str::trim_start);
+        if json.is_some_and(|inside| inside.is_empty() || inside.starts_with(['{', '}', ']', '"'])) {
+            return Self::Trace(Format::Chrome);
+        }
+        let is_own_osnoise =
+            text.starts_with("# tracer: osnoise") && text.contains(&format!("# {META_KEY}: "));
+        type Reader = (Format, fn(&str) -> bool);
+        let readers: [Reader; 4] = [
+            (Format::Osnoise, osnoise::is_in),
+            (Format::Hwlat, hwlat::is_in),
+            (Format::Histogram, histogram::is_in),
+            (Format::Sched, sched::is_in),
+        ];
+        if let Some((format, _)) = readers.into_iter().find(|(_, is_in)| is_in(text)) {
+            return Self::Trace(format);
+        }
+        if is_own_osnoise {
+            return Self::Trace(Format::Osnoise);
         }
         if let Some(other) = other::of_content(head, text) {
             return Self::Other(other);

@@ -49,16 +49,16 @@ fn the_idle_thread_is_no_noise() {
 fn the_program_of_an_osnoise_trace_of_all_threads_is_no_noise() {
     let line = |start_us: u32, name: &str, us: u32| {
         format!(
-            "x-1 [000] d..3. 9.{start_us:06}: thread_noise: {name} start 8.{start_us:06}000 duration {us}000 ns\n"
+            "x-1 [000] d..3. 8.{start_us:06}: thread_noise: {name} start 8.{start_us:06}000 duration {us}000 ns\n"
         )
     };
     let all = [line(0, "app:9", 700), line(700, "swapper/0:0", 200), line(900, "sshd:7", 100)].concat();
     let trace = text(&format!("# tracer: osnoise\n{all}"));
     assert_eq!(by_source(&trace), [("thread:sshd".to_owned(), 1, 100_000)]);
-    assert!(notes(&trace).contains("thread:app ran on CPU 0 for 70.0 %"), "{}", notes(&trace));
+    assert!(notes(&trace).contains("thread:app ran for 0.001 s on all CPUs together"), "{}", notes(&trace));
     // with the workload, a thread that takes most of the time is noise
     let sample =
-        "osnoise/0-5 [000] d..3. 9.001: sample_threshold: start 8.001 duration 50 ns interference 0\n";
+        "osnoise/0-5 [000] d..3. 8.0011: sample_threshold: start 8.001 duration 50 ns interference 0\n";
     let trace = text(&format!("# tracer: osnoise\n{}{sample}", line(0, "hog:9", 900)));
     assert_eq!(by_source(&trace)[0], ("thread:hog".to_owned(), 1, 900_000));
     assert_eq!(notes(&trace), "");
@@ -153,6 +153,7 @@ fn counts_of_work_and_tables_of_other_benchmarks_are_named() {
         ("0 100\n1 200\n2 300\n3 50\n", "would overlap"),
         ("0 3\n1000 5\n2000 4\n3000 9\n", "grows by one step"),
         ("50 3\n10 5\n", "decreases"),
+        ("1 1.21\n2 1.20\n4 1.22\n8 1.22\n", "doubles"),
     ] {
         for name in ["a.txt", "a.dat", "a.trace", "a"] {
             let error = file(name, content.as_bytes()).expect_err(content);
@@ -265,9 +266,183 @@ fn switches_and_interrupts_are_the_noise_beside_the_program() {
         let trace = text(printed);
         assert_eq!(by_source(&trace), expected.map(|(s, n, ns)| (s.to_owned(), n, ns)), "{printed}");
         assert_eq!((trace.meta.cpus.to_string(), trace.meta.observed_s), ("3".to_owned(), 0.0015));
-        assert!(notes(&trace).contains("thread:app ran on CPU 3 for 64.3 %"), "{}", notes(&trace));
+        assert!(
+            notes(&trace).contains("thread:app ran for 0.001 s on all CPUs together"),
+            "{}",
+            notes(&trace)
+        );
         assert_eq!(trace.meta.notes.len(), 1, "an interrupt of a thread needs no note: {}", notes(&trace));
     }
+}
+
+/// A switch at `at` seconds on a CPU, from one thread to another, each `name:pid`.
+fn switch(cpu: u16, at: f64, from: &str, to: &str) -> String {
+    format!(" app-9 [{cpu:03}] d..2. {at:.6}: sched_switch: {from} [120] R ==> {to} [120]\n")
+}
+
+#[test]
+fn the_program_of_a_cpu_with_few_switches_ran_since_the_trace_began() {
+    let quiet = [
+        switch(0, 100.0, "swapper/0:0", "sshd:5"),
+        switch(0, 100.001, "sshd:5", "swapper/0:0"),
+        switch(3, 170.0, "app:9", "kworker/3:1:77"),
+        switch(3, 170.001, "kworker/3:1:77", "app:9"),
+        switch(0, 200.0, "swapper/0:0", "sshd:5"),
+    ]
+    .concat();
+    let trace = text(&quiet);
+    let expected = [("thread:kworker/3:1", 1, 1_000_000), ("thread:sshd", 1, 1_000_000)];
+    assert_eq!(by_source(&trace), expected.map(|(s, n, ns)| (s.to_owned(), n, ns)));
+    // if the beginning was overwritten, the time before a CPU's first event is not known
+    let trace = text(&format!("# entries-in-buffer/entries-written: 5/900   #P:4\n{quiet}"));
+    assert_eq!(by_source(&trace), expected.map(|(s, n, ns)| (s.to_owned(), n, ns)));
+    assert!(notes(&trace).contains("thread:app ran for 29.999 s"), "{}", notes(&trace));
+}
+
+#[test]
+fn a_program_that_migrates_is_no_noise_on_any_cpu() {
+    let slice = |cpu: u16| {
+        let at = 10.0 + f64::from(cpu);
+        let idle = format!("swapper/{cpu}:0");
+        [switch(cpu, at, &idle, "app:9"), switch(cpu, at + 1.0, "app:9", &idle)].concat()
+    };
+    let all: String = (0..4).map(slice).collect();
+    let trace = text(&format!("{all}{}", switch(0, 13.5, "swapper/0:0", "sshd:5")));
+    assert_eq!(by_source(&trace), [("thread:sshd".to_owned(), 1, 500_000_000)]);
+    let rare = [switch(0, 1.0, "swapper/0:0", "sshd:5"), switch(0, 1.1, "sshd:5", "swapper/0:0")].concat();
+    let trace = text(&format!("{rare}{}", switch(0, 9.0, "swapper/0:0", "sshd:5")));
+    assert!(notes(&trace).contains("every thread is taken for noise"), "{}", notes(&trace));
+}
+
+#[test]
+fn what_ran_while_events_were_lost_is_not_known() {
+    let irq = |at: f64, what: &str| format!(" app-9 [003] d..2. {at:.6}: {what}\n");
+    let lost = "CPU:3 [LOST 400 EVENTS]\n";
+    let program = [switch(3, 100.0, "swapper/3:0", "app:9"), switch(3, 110.0, "app:9", "swapper/3:0")];
+    for between in [
+        format!(
+            "{}{lost}{}",
+            irq(101.0, "irq_handler_entry: irq=24 name=eth0"),
+            irq(105.0, "irq_handler_exit: irq=24 ret=handled")
+        ),
+        format!(
+            "{}{}",
+            irq(101.0, "irq_handler_entry: irq=24 name=eth0"),
+            irq(105.0, "irq_handler_exit: irq=30 ret=handled")
+        ),
+        format!(
+            "{}{}",
+            irq(101.0, "softirq_entry: vec=1 [action=TIMER]"),
+            irq(105.0, "softirq_exit: vec=9 [action=RCU]")
+        ),
+        format!(
+            "{}{}",
+            irq(101.0, "irq_handler_entry: irq=24 name=eth0"),
+            irq(105.0, "local_timer_exit: vector=236")
+        ),
+        format!("{}{lost}{}", switch(3, 101.0, "app:9", "sshd:5"), switch(3, 104.9, "sshd:5", "app:9")),
+    ] {
+        let trace = text(&[&program[0], between.as_str(), &program[1]].concat());
+        assert_eq!(trace.stolen_ns(), 0, "{between}{:?}", by_source(&trace));
+        assert!(notes(&trace).contains("lack their beginning or their end"), "{}", notes(&trace));
+    }
+}
+
+#[test]
+fn names_of_threads_may_look_like_anything() {
+    let names = ["a==>b", "Web [2]", "x: sched_switch: ", "y_entry: vector=1", "a ==> b"];
+    for name in names {
+        let trace = text(
+            &[
+                switch(0, 1.0, "app:9", &format!("{name}:7")),
+                switch(0, 1.5, &format!("{name}:7"), "app:9"),
+                switch(0, 9.0, "app:9", "app:8"),
+            ]
+            .concat(),
+        );
+        assert_eq!(by_source(&trace), [(format!("thread:{name}"), 1, 500_000_000)]);
+        let long = format!(
+            "{name}-7 [000] d..2. 1.0: sched_switch: prev_comm=app prev_pid=9 prev_prio=120 prev_state=R ==> next_comm={name} next_pid=7 next_prio=120\n\
+             {name}-7 [000] d..2. 1.5: sched_switch: prev_comm={name} prev_pid=7 prev_prio=120 prev_state=R ==> next_comm=app next_pid=9 next_prio=120\n{}",
+            switch(0, 9.0, "app:9", "app:8")
+        );
+        assert_eq!(by_source(&text(&long)), [(format!("thread:{name}"), 1, 500_000_000)], "{long}");
+    }
+}
+
+#[test]
+fn cpus_that_were_traced_and_are_empty_were_observed() {
+    let trace = text(&format!("CPU 1 is empty\nCPU 2 is empty\n{}", SCHED[1]));
+    assert_eq!(trace.meta.cpus.to_string(), "1-3");
+}
+
+#[test]
+fn no_words_in_comments_or_rows_decide_against_a_header() {
+    let csv = "# events irq_noise: and thread_noise: only, as # RTLA osnoise hist\n# Operating System Noise\n\
+               start_ns,duration_ns,source\n5,7,thread:perf: local_timer_entry: vector=1\n9,7,other:inner/outer(us): x\n";
+    assert_eq!(text(csv).detours.len(), 2);
+    let netgauge = "# noise trace: offset_ns duration_ns\n# from rtla, irq_noise: only\n5\t7\n";
+    assert_eq!(text(netgauge).detours.len(), 1);
+    let marked =
+        format!("{} app-9 [003] d..2. 100.0002: tracing_mark_write: my irq_noise: marker\n", SCHED[0]);
+    assert_eq!(text(&marked).detours.len(), 6);
+    let bracket = "[003]   100.000000: sched:sched_switch: a:9 [120] R ==> b:1 [120]\n";
+    assert_eq!(text(bracket).meta.cpus.to_string(), "3");
+    assert!(
+        file("a.txt", b"[    0.000000] Linux version 6.1\n")
+            .expect_err("dmesg")
+            .contains("first line is `[    0.0")
+    );
+}
+
+#[test]
+fn osnoise_rows_never_take_more_than_all_of_a_cpu() {
+    let row = |at: u32, us: u32| {
+        format!(
+            "osnoise/0-5 [000] d.h. {}.0: irq_noise: a:5 start {at}.000000000 duration {us}000 ns\n",
+            at + 1
+        )
+    };
+    let rows = [row(10, 800_000), row(11, 700_000)].concat();
+    let once = text(&rows);
+    let twice = text(&format!("{rows}{rows}"));
+    assert_eq!(twice.detours, once.detours);
+    assert!(notes(&twice).contains("2 of 4 rows are copies"), "{}", notes(&twice));
+    let other = [row(10, 700_000), row(11, 900_000)].concat();
+    let error = file("a.txt", format!("{rows}{other}").as_bytes()).expect_err("two nodes");
+    assert!(error.contains("the detours of CPU 0 take 3.1 s of"), "{error}");
+    let early = "osnoise/0-5 [000] d.h. 10.000399: irq_noise: a:5 start 10.000199000 duration 199000 ns\n\
+                 osnoise/0-5 [000] .... 10.000400: sample_threshold: start 10.000200000 duration 200000 ns interference 1\n";
+    assert_eq!(by_source(&text(early)), [("irq:a".to_owned(), 1, 200_000)]);
+}
+
+#[test]
+fn every_line_of_a_trace_says_how_long_it_is() {
+    let timerlat =
+        |n: u32| format!("timerlat/0-7 [000] ..... {}.0: #{n} context irq timer_latency 932 ns\n", 53 + n);
+    let irq =
+        "timerlat/0-7 [000] d.h.. 54.000100: irq_noise: local_timer:236 start 54.000099000 duration 900 ns\n";
+    let trace = text(&format!("# tracer: timerlat\n{}{irq}{}", timerlat(1), timerlat(2)));
+    assert_eq!((trace.meta.observed_s, trace.detours.len()), (1.0, 1));
+    // a trace on another clock than the tracer's
+    let trace =
+        text(&format!("{}{irq}", timerlat(2).replace("55.0", "99955.0")).replace(" 54.000100", " 99954.5"));
+    assert_eq!(trace.meta.observed_s, 0.0000009);
+}
+
+#[test]
+fn the_header_of_a_csv_file_may_follow_a_mark_or_an_empty_line() {
+    let rows = "# observed_s: 30\n# cpus: 0-3\ncpu,start_ns,duration_ns\n0,5,7\n";
+    for before in ["", "\u{feff}", "\n", "\r\n"] {
+        let trace = file("a.csv", format!("{before}{rows}").as_bytes()).expect("rows");
+        assert_eq!(
+            (trace.meta.cpus.to_string(), trace.meta.observed_s),
+            ("0-3".to_owned(), 30.0),
+            "{before:?}"
+        );
+    }
+    let long = format!("# observed_s: 1e30\n{}", "cpu,start_ns,duration_ns\n9,5000,100\n");
+    assert_eq!(file("a.csv", long.as_bytes()).expect("a long time").detours.len(), 1);
 }
 
 #[test]
@@ -278,7 +453,7 @@ fn intervals_without_a_beginning_or_an_end_are_left_out_and_counted() {
     let rest: Vec<&str> = (0..lines.len()).filter(without).map(|i| lines[i]).collect();
     let trace = text(&format!("{}\nCPU:3 [LOST 3 EVENTS]\n", rest.join("\n")));
     assert_eq!(by_source(&trace), [("irq:PCIe PME, nic".to_owned(), 1, 4_000)]);
-    assert!(notes(&trace).contains("3 intervals of threads and interrupts lack"), "{}", notes(&trace));
+    assert!(notes(&trace).contains("4 intervals of threads and interrupts lack"), "{}", notes(&trace));
     assert_eq!(trace.meta.lost_events, 3);
 }
 

@@ -27,8 +27,10 @@ use crate::trace::{Detour, Problem, Stated, Trace, TraceBuilder};
 /// True if a file that begins with `text` holds such a histogram.
 pub(super) fn is_in(text: &str) -> bool {
     let has = |start: &str| text.lines().any(|line| line.trim_start().starts_with(start));
-    has("# RTLA osnoise hist") || has("oslat V") && text.contains(" (us):")
+    text.trim_start().starts_with(RTLA) || has("oslat V") && text.contains(" (us):")
 }
+
+const RTLA: &str = "# RTLA osnoise hist";
 
 /// A histogram as it stands in the file. Each row has a value for each CPU.
 #[derive(Debug, Default)]
@@ -36,14 +38,17 @@ struct Histogram {
     cpus: Vec<u16>,
     /// Shortest and longest length, nanoseconds, and the counts.
     buckets: Vec<(u64, u64, Vec<u64>)>,
-    /// Detours longer than the last bucket.
+    /// Detours longer than the last bucket, and their shortest length, nanoseconds, if the file names it.
     over: Vec<u64>,
+    over_from_ns: Option<u64>,
     /// The longest detour, nanoseconds.
     max_ns: Vec<u64>,
     /// Length of the observation, seconds.
     observed_s: Option<f64>,
     /// Detours shorter than this are not in it, nanoseconds.
     threshold_ns: Option<u64>,
+    /// The width of a bucket, nanoseconds, if the file does not state it and it is not the unit.
+    guessed_width_ns: Option<u64>,
 }
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
@@ -102,6 +107,9 @@ fn rtla(lines: &[String]) -> Result<Histogram, Problem> {
         let Some((first, rest)) = words.split_first() else { continue };
         let cpus = found.cpus.len();
         match *first {
+            "Index" if cpus > 0 => {
+                return Err(wrong(at, "a second histogram begins here; read each by itself"));
+            }
             "Index" => {
                 let cpu = |word: &str| word.strip_prefix("CPU-")?.parse().ok();
                 let numbers: Option<Vec<u16>> = rest.iter().map(|word| cpu(word)).collect();
@@ -121,6 +129,7 @@ fn rtla(lines: &[String]) -> Result<Histogram, Problem> {
         0..3 => unit_ns,
         _ => rows.iter().fold(0, |width, (from, _)| gcd(width, *from)).max(unit_ns),
     };
+    found.guessed_width_ns = (width > unit_ns).then_some(width);
     found.buckets =
         rows.into_iter().map(|(from, counts)| (from, from.saturating_add(width), counts)).collect();
     Ok(found)
@@ -156,8 +165,13 @@ fn oslat(lines: &[String]) -> Result<Histogram, Problem> {
             }
             name => {
                 let us = name.strip_suffix(" (us)").and_then(|us| us.trim().parse::<u64>().ok());
-                if let Some(to) = us.and_then(|us| us.checked_mul(1000)).filter(|to| *to > 1000) {
-                    found.buckets.push((to - 1000, to, row(at, &words, cpus, |w| w.parse().ok())?));
+                let Some(to) = us.and_then(|us| us.checked_mul(1000)).filter(|to| *to > 1000) else {
+                    continue;
+                };
+                let counts = row(at, &words, cpus, |w| w.parse().ok())?;
+                match values.contains("including overflows") {
+                    true => (found.over, found.over_from_ns) = (counts, Some(to - 1000)),
+                    false => found.buckets.push((to - 1000, to, counts)),
                 }
             }
         }
@@ -167,7 +181,7 @@ fn oslat(lines: &[String]) -> Result<Histogram, Problem> {
 
 impl Histogram {
     fn trace(self) -> Result<Trace, Problem> {
-        if self.cpus.is_empty() || self.buckets.is_empty() {
+        if self.cpus.is_empty() || self.buckets.is_empty() && self.over.is_empty() {
             return Err(Problem::Empty(
                 "a histogram: a line with the CPUs, and lines with a length and its counts",
             ));
@@ -184,9 +198,10 @@ impl Histogram {
         for (column, &cpu) in self.cpus.iter().enumerate() {
             // each CPU has random numbers of its own, and the same each time the file is read
             let mut random = ChaCha8Rng::seed_from_u64(cpu.into());
+            let span_ns = (observed_s * 1e9) as u64;
             let mut lengths_ns = self.lengths(column, &mut random, &mut trace)?;
             lengths_ns.shuffle(&mut random);
-            let Some(starts_ns) = placed(&lengths_ns, (observed_s * 1e9) as u64, &mut random) else {
+            let Some(starts_ns) = placed(&lengths_ns, span_ns, &mut random) else {
                 return Err(Problem::Meta(format!(
                     "the detours of CPU {cpu} are longer than the {observed_s} s of the observation"
                 )));
@@ -194,6 +209,12 @@ impl Histogram {
             for (start_ns, duration_ns) in starts_ns.into_iter().zip(lengths_ns) {
                 trace.push(Detour { node: 0, cpu, start_ns, duration_ns, source })?;
             }
+        }
+        if let Some(width) = self.guessed_width_ns {
+            trace.note(format!(
+                "the file does not state the width of its buckets: it is taken to be {} µs",
+                width as f64 / 1e3
+            ));
         }
         trace.note(
             "a histogram has no instants: its detours are placed at random, on each CPU by itself. What is periodic, and what CPUs have \
@@ -204,6 +225,7 @@ impl Histogram {
             cpus: Some(self.cpus.iter().map(|cpu| usize::from(*cpu)).collect()),
             observed_s: Some(observed_s),
             start_ns: Some(0),
+            has_random_instants: true,
             ..Stated::default()
         })
     }
@@ -216,15 +238,19 @@ impl Histogram {
         trace: &mut TraceBuilder,
     ) -> Result<Vec<u64>, Problem> {
         let mut lengths_ns = Vec::new();
-        let last_ns = self.buckets.iter().map(|(_, to, _)| *to).max().unwrap_or(0);
-        let max_ns = self.max_ns.get(column).copied().unwrap_or(last_ns).max(last_ns);
+        let last_ns =
+            self.over_from_ns.or_else(|| self.buckets.iter().map(|(_, to, _)| *to).max()).unwrap_or(0);
+        let stated_max_ns = self.max_ns.get(column).copied().filter(|max| *max > 0);
+        let max_ns = stated_max_ns.unwrap_or(last_ns).max(last_ns);
         let over = self.over.get(column).copied().unwrap_or(0);
         let over = (over > 0).then_some((last_ns, max_ns, over));
         let buckets = self.buckets.iter().map(|(from, to, counts)| (*from, *to, counts[column]));
         for (from_ns, to_ns, count) in buckets.chain(over) {
             let count = usize::try_from(count).map_err(|_| Problem::TooManyDetours)?;
             trace.expect(lengths_ns.len().saturating_add(count))?;
-            lengths_ns.extend((0..count).map(|_| random.random_range(from_ns..=to_ns.max(from_ns))));
+            // none is longer than the longest, which is known to a microsecond
+            let to_ns = stated_max_ns.map_or(to_ns, |max| to_ns.min(max + 1000)).max(from_ns);
+            lengths_ns.extend((0..count).map(|_| random.random_range(from_ns..=to_ns)));
         }
         if let Some(longest) = lengths_ns.last_mut().filter(|_| over.is_some()) {
             *longest = max_ns;
@@ -315,6 +341,20 @@ Counter Freq:\t 2095 2095 (Mhz)
     }
 
     #[test]
+    fn the_longest_detour_is_that_of_the_file() {
+        let over = OSLAT
+            .replace("018 (us):\t 1 0", "032 (us):\t 2 0 (including overflows)")
+            .replace("18 1 (us)", "275 1 (us)");
+        let found = lengths(&parse(over.as_bytes(), Format::Histogram).expect("a histogram"), 2);
+        assert!(found.len() == 7 && found[6] == 275_000 && found[5] > 31_000, "{found:?}");
+        let wide = "# RTLA osnoise histogram\n# Duration: 0 00:00:01\nIndex CPU-000\n0 3\n10 2\n20 1\n40 1\nmax: 40\n";
+        let trace = parse(wide.as_bytes(), Format::Histogram).expect("a histogram");
+        assert!(lengths(&trace, 0)[6] <= 41_000, "{trace:?}");
+        assert!(trace.meta.notes[0].contains("taken to be 10 µs"), "{:?}", trace.meta.notes);
+        assert!(trace.meta.has_random_instants && crate::periodic::of_trace(&trace).is_empty());
+    }
+
+    #[test]
     fn what_is_missing_in_a_histogram_is_named() {
         for (text, says) in [
             (RTLA.replace("# Duration:   0 00:01:00\n", ""), "does not say how long it was measured"),
@@ -322,6 +362,7 @@ Counter Freq:\t 2095 2095 (Mhz)
             (RTLA.replace("0 00:01:00", "0 00:00:00.0003"), "longer than the 0.0003 s"),
             ("# RTLA osnoise histogram\n".to_owned(), "expected a histogram"),
             (RTLA.replace("CPU-003", "irq"), "expected CPU-000"),
+            (RTLA.repeat(2), "line 16: a second histogram begins here"),
         ] {
             let error = parse(text.as_bytes(), Format::Histogram).expect_err(says).to_string();
             assert!(error.contains(says), "{error}");

@@ -13,8 +13,18 @@ use super::text::{Header, Lines, decimal};
 use crate::Source;
 use crate::trace::{Detour, Problem, Trace, TraceBuilder};
 
+/// The tracer's window by default, in which it looks at one CPU.
+const WINDOW_NS: u64 = 1_000_000_000;
+
 /// The text that each of the tracer's lines holds.
-pub(super) const MARK: &str = "inner/outer(us):";
+const MARK: &str = "inner/outer(us):";
+
+/// True if a line of `text` is a sample of the tracer.
+pub(super) fn is_in(text: &str) -> bool {
+    let mut samples =
+        text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(MARK));
+    samples.any(|(prefix, fields)| sample(prefix, fields).is_ok())
+}
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let mut lines = Lines::new(input);
@@ -27,7 +37,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
             continue;
         }
         let Some((prefix, fields)) = line.split_once(MARK) else {
-            losses.line(&line);
+            let _ = losses.line(&line);
             continue;
         };
         let (detour, count) = sample(prefix, fields).map_err(|reason| lines.wrong(reason))?;
@@ -40,9 +50,17 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         ));
     }
     trace.note(
-        "the hwlat tracer looks at one CPU at a time, and by default for half of each second: rates and shares are lower bounds",
+        "the hwlat tracer looks at one CPU at a time, and by default for half of each second: there are more detours than it saw",
     );
     let mut stated = header.stated()?;
+    if stated.observed_s.is_none() {
+        let (first, last) = (trace.first_ns().unwrap_or(0), trace.last_ns().unwrap_or(0));
+        stated.observed_s = Some((last.abs_diff(first) + WINDOW_NS) as f64 / 1e9);
+        trace.note(
+            "the file does not state how long was observed: it is the time from the first to the last sample and one window of 1 s; \
+             a line `# observed_s: SECONDS` states it",
+        );
+    }
     stated.lost_events = losses.count(&header, &mut trace);
     stated.dropped = dropped;
     trace.build_foreign(stated)

@@ -103,6 +103,10 @@ pub(super) fn plausible(head: &str) -> Option<Result<(), String>> {
         }
     }
     let steps = rows.windows(2).map(|w| w[1].0 - w[0].0);
+    let doubles = rows.len() > 2 && rows.windows(2).skip_while(|w| w[0].0 == 0).all(|w| w[1].0 == 2 * w[0].0);
+    if doubles {
+        return Some(Err("its first column doubles, as in a table by sizes of messages".into()));
+    }
     let is_regular = rows.len() > 3 && steps.collect::<std::collections::BTreeSet<_>>().len() == 1;
     Some(if is_regular {
         Err("its first column grows by one step, as in a table of counts".into())

@@ -17,7 +17,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{BufRead, Write};
 
-use super::ftrace::{self, Losses, Place, is_idle_thread, seconds};
+use super::ftrace::{self, Losses, Place, Ran, is_idle_thread};
 use super::text::{Header, Lines, decimal, write_meta};
 use crate::Source;
 use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
@@ -93,6 +93,10 @@ fn event(line: &str) -> Option<(&str, &str, &'static str)> {
 /// Reads one line; `None` where it is of another event, or the tracer's periodic summary.
 fn parse(line: &str) -> Result<Option<Line>, String> {
     let Some((prefix, fields, event)) = event(line) else { return Ok(None) };
+    // what a program wrote into the trace
+    if prefix.contains("tracing_mark_write: ") {
+        return Ok(None);
+    }
     let shown = || fields.chars().take(80).collect::<String>();
     let (name, times) = match fields.strip_prefix("start ") {
         Some(times) => ("", times),
@@ -127,17 +131,20 @@ fn parse(line: &str) -> Result<Option<Line>, String> {
     Ok(Some(Line { place: Place::of(prefix)?, start_ns, duration_ns, cause, is_idle, interferences }))
 }
 
-/// One period of the tracer as its summary line says: `… 5790.1: 1000000 190 99.98100 9 18 0 1007 18 1`, which is the time that it
-/// sampled and the noise in microseconds, the share left, the longest noise and the longest single one, and five counts.
-/// Returns the place and the time sampled, nanoseconds.
-fn period(line: &str) -> Option<(Place, u64)> {
-    let (at, word) = line.split_whitespace().enumerate().find(|(_, word)| seconds(word).is_some())?;
-    let fields: Vec<&str> = line.split_whitespace().skip(at + 1).collect();
+/// Time that the tracer sampled in a period, nanoseconds, as the text behind the instant of a summary line says: `1000000 190 99.98100 9
+/// 18 0 1007 18 1`, which is that time and the noise in microseconds, the share left, the longest noise and the longest single one, and
+/// counts.
+fn period(fields: &str) -> Option<u64> {
+    let fields: Vec<&str> = fields.split_whitespace().collect();
     if fields.len() < 8 || fields.iter().any(|f| decimal(f, 0).is_none()) || !fields[2].contains('.') {
         return None;
     }
-    let prefix = &line[..line.find(word)? + word.len()];
-    Some((Place::of(prefix).ok()?, decimal(fields[0], 3)?.try_into().ok()?))
+    decimal(fields[0], 3)?.try_into().ok()
+}
+
+/// True if a line of `text` is one of the tracepoints.
+pub(super) fn is_in(text: &str) -> bool {
+    text.lines().any(|line| !line.starts_with('#') && parse(line).is_ok_and(|found| found.is_some()))
 }
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
@@ -148,10 +155,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
             file.header.comment(&line)?;
         } else if let Some(found) = parse(&line).map_err(|reason| lines.wrong(reason))? {
             file.event(found)?;
-        } else if let Some((place, sampled_ns)) = period(&line) {
-            file.period(place, sampled_ns);
-        } else {
-            file.losses.line(&line);
+        } else if let Some((place, fields)) = Place::of_line(&line) {
+            file.other_line(place, fields);
+        } else if file.losses.line(&line).is_none() {
+            file.cpus.extend(ftrace::empty_cpu(&line));
         }
         // the tracer's own thread is the program where it is there, and else all threads are recorded
         file.has_workload |= line.trim_start().starts_with("osnoise/");
@@ -167,11 +174,15 @@ struct File {
     losses: Losses,
     /// Causes whose sample may still come, by CPU.
     open: HashMap<u16, Vec<Line>>,
-    /// Time that threads ran, by CPU.
-    ran_ns: BTreeMap<(u16, Source), u64>,
+    /// Time that threads ran.
+    ran: Ran,
     cpus: BTreeSet<u16>,
-    /// First and last instant of which a line tells.
-    span_ns: Option<(i64, i64)>,
+    /// First and last instant of the tracepoints, on the tracer's clock.
+    events: Option<(i64, i64)>,
+    /// First and last instant of the records, on the clock of the trace, and of the periods.
+    records: Option<(i64, i64)>,
+    /// The two clocks differ.
+    has_other_clock: bool,
     /// Time that the tracer sampled, by CPU.
     sampled_ns: BTreeMap<u16, u64>,
     /// Lines that do not name a CPU.
@@ -186,22 +197,28 @@ impl File {
     fn event(&mut self, line: Line) -> Result<(), Problem> {
         self.cpus.insert(line.cpu());
         self.without_cpu += u64::from(line.place.cpu.is_none());
-        self.spans(line.start_ns, line.end_ns());
+        spans(&mut self.events, line.start_ns, line.end_ns());
+        if let Some(at_ns) = line.place.at_ns {
+            spans(&mut self.records, at_ns, at_ns);
+            self.has_other_clock |= at_ns.abs_diff(line.end_ns()) > CLOCKS_AGREE_NS;
+        }
         if line.is_idle && !self.header.is_own() {
             self.has_idle = true;
             return Ok(());
         }
         if let Some(thread @ Source::Thread(_)) = &line.cause {
-            *self.ran_ns.entry((line.cpu(), thread.clone())).or_default() += line.duration_ns;
+            self.ran.add(line.cpu(), thread, line.duration_ns);
         }
         let causes = self.open.entry(line.cpu()).or_default();
         if line.cause.is_some() {
             causes.push(line);
             return Ok(());
         }
-        let (within, before): (Vec<Line>, Vec<Line>) = std::mem::take(causes)
-            .into_iter()
-            .partition(|c| line.interferences > 0 && (line.start_ns..line.end_ns()).contains(&c.start_ns));
+        // a cause may begin just before the tracer's loop read the clock
+        let is_within =
+            |c: &Line| line.interferences > 0 && c.start_ns < line.end_ns() && line.start_ns < c.end_ns();
+        let (within, before): (Vec<Line>, Vec<Line>) =
+            std::mem::take(causes).into_iter().partition(is_within);
         for cause in &before {
             push(&mut self.trace, cause, cause.cause.as_ref())?;
         }
@@ -210,17 +227,16 @@ impl File {
         push(&mut self.trace, &line, longest)
     }
 
-    fn period(&mut self, place: Place, sampled_ns: u64) {
-        let Place { cpu: Some(cpu), at_ns: Some(end_ns) } = place else { return };
-        self.has_workload = true;
+    /// A summary of the tracer, or an event that is no noise.
+    fn other_line(&mut self, place: Place, fields: &str) {
+        let Place { cpu: Some(cpu), at_ns: Some(at_ns) } = place else { return };
         self.cpus.insert(cpu);
-        *self.sampled_ns.entry(cpu).or_default() += sampled_ns;
-        self.spans(end_ns.saturating_sub_unsigned(sampled_ns), end_ns);
-    }
-
-    fn spans(&mut self, start_ns: i64, end_ns: i64) {
-        let (first, last) = self.span_ns.unwrap_or((start_ns, end_ns));
-        self.span_ns = Some((first.min(start_ns), last.max(end_ns)));
+        let sampled_ns = period(fields);
+        if let Some(ns) = sampled_ns {
+            self.has_workload = true;
+            *self.sampled_ns.entry(cpu).or_default() += ns;
+        }
+        spans(&mut self.records, at_ns.saturating_sub_unsigned(sampled_ns.unwrap_or(0)), at_ns);
     }
 
     fn end(mut self) -> Result<Trace, Problem> {
@@ -232,16 +248,18 @@ impl File {
         if let Some(meta) = self.header.meta() {
             return self.trace.build(meta);
         }
-        let Some((first_ns, last_ns)) = self.span_ns.filter(|_| !self.trace.is_empty() || self.has_idle)
-        else {
+        let Some((mut first_ns, mut last_ns)) = self.events else {
             return Err(Problem::Empty(
                 "lines of the osnoise tracepoints (irq_noise, softirq_noise, thread_noise, nmi_noise, \
                  sample_threshold); a summary of rtla or of the tracer holds no single detours",
             ));
         };
+        if let Some((first, last)) = self.records.filter(|_| !self.has_other_clock) {
+            (first_ns, last_ns) = (first_ns.min(first), last_ns.max(last));
+        }
         let span_ns = last_ns.abs_diff(first_ns);
         if self.has_idle || !self.has_workload {
-            ftrace::remove(&mut self.trace, &ftrace::programs(&self.ran_ns, span_ns));
+            self.ran.remove_program(&mut self.trace, |_| span_ns, span_ns);
         }
         if self.without_cpu > 0 {
             self.trace.note(format!(
@@ -269,6 +287,14 @@ impl File {
             ..Stated::default()
         })
     }
+}
+
+/// A record is written when its event ends. If it is further away, nanoseconds, the trace has another clock than the tracer.
+const CLOCKS_AGREE_NS: u64 = 1_000_000_000;
+
+fn spans(all: &mut Option<(i64, i64)>, start_ns: i64, end_ns: i64) {
+    let (first, last) = all.unwrap_or((start_ns, end_ns));
+    *all = Some((first.min(start_ns), last.max(end_ns)));
 }
 
 fn push(trace: &mut TraceBuilder, line: &Line, source: Option<&Source>) -> Result<(), Problem> {

@@ -9,10 +9,12 @@ enum Mark {
     Magic(&'static [u8]),
     /// A line begins with this text, spaces before it left out.
     Line(&'static str),
-    /// The text is somewhere in a line.
+    /// The text is somewhere in a comment, a line that begins with `#`.
+    Comment(&'static str),
+    /// The text is somewhere in another line.
     Text(&'static str),
 }
-use Mark::{Line, Magic, Text};
+use Mark::{Comment, Line, Magic, Text};
 
 const RECORD: &str = "it holds no single detours. Record them: `colony measure`, or the kernel's tracepoints with `trace-cmd record -p \
                       osnoise -e osnoise` and `trace-cmd report > trace.txt`";
@@ -54,7 +56,7 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     ("a table of `rtla hwnoise`", &[Text("Hardware-related Noise")], RECORD),
     ("a table of `rtla timerlat top`", &[Text("Timer Latency")], WAKE_UPS),
     ("a histogram of `rtla timerlat hist`", &[Line("# RTLA timerlat hist")], WAKE_UPS),
-    ("a result of rtla", &[Line("# RTLA "), Line("rtla ")], RECORD),
+    ("a result of rtla", &[Line("# RTLA ")], RECORD),
     ("a result of oslat without its histogram", &[Line("oslat V"), Line("Version: oslat")], RECORD),
     (
         "a result of cyclictest",
@@ -72,12 +74,12 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     ("a table of jHiccup or HdrHistogram", &[Text("TotalCount 1/(1-Percentile)")], RECORD),
     (
         "a result of Netgauge's method ftq (fixed time quanta)",
-        &[Text("Benchmark Method: ftq"), Text("Fixed Time Quantum")],
+        &[Comment("Benchmark Method: ftq"), Comment("Fixed Time Quantum")],
         COUNTS,
     ),
     (
         "a result of Netgauge's method fwq (fixed work quanta)",
-        &[Text("Benchmark Method: fwq"), Text("Fixed Work Quantum")],
+        &[Comment("Benchmark Method: fwq"), Comment("Fixed Work Quantum")],
         COUNTS,
     ),
     (
@@ -88,7 +90,7 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     ("a result of the OSU benchmarks", &[Line("# OSU ")], TIMES_OF_MPI),
     (
         "a result of the Intel MPI benchmarks",
-        &[Text("Intel(R) MPI Benchmark"), Text("Intel (R) MPI Benchmark"), Line("#bytes #repetitions")],
+        &[Comment("Intel(R) MPI Benchmark"), Comment("Intel (R) MPI Benchmark"), Line("#bytes #repetitions")],
         TIMES_OF_MPI,
     ),
     ("a GOAL schedule", &[Line("num_ranks ")], "simulate it with `colony sim --goal FILE`"),
@@ -99,7 +101,8 @@ pub(super) fn of_content(head: &[u8], text: &str) -> Option<OtherFile> {
     let has = |mark: &Mark| match mark {
         Magic(magic) => head.starts_with(magic),
         Line(start) => text.lines().any(|line| line.trim_start().starts_with(start)),
-        Text(part) => text.contains(part),
+        Comment(part) => text.lines().any(|line| line.starts_with('#') && line.contains(part)),
+        Text(part) => text.lines().any(|line| !line.starts_with('#') && line.contains(part)),
     };
     let known = KINDS.iter().find(|(_, marks, _)| marks.iter().any(has));
     if let Some((what, _, remedy)) = known {

@@ -3,13 +3,14 @@
 //! `irq_vectors`, and their exits), as the `trace` file, `trace-cmd report` and `perf script` print it.
 //!
 //! These events say what ran on a CPU at each instant. Noise is what ran there beside the program: the interrupts, and the threads other
-//! than the program and the idle thread. The program of a CPU is the thread that ran there for more than half of the time; if there is
-//! none, every thread is noise.
+//! than the program and the idle thread. The program is what ran most ([`Ran`]).
+//!
+//! After events were lost on a CPU, nothing is known of it until its next switch or interrupt.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::BufRead;
 
-use super::ftrace::{self, Losses, Place, is_idle_thread};
+use super::ftrace::{self, Losses, LostOn, Place, Ran, instants, is_idle_thread, overwritten};
 use super::text::{Header, Lines};
 use crate::Source;
 use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
@@ -19,10 +20,10 @@ use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
 enum Event {
     /// One thread follows another.
     Switch { from: Thread, to: Thread },
-    /// An interrupt, a softirq or an NMI begins.
-    Begin(Source),
-    /// The last that began ends.
-    End(Kind),
+    /// An interrupt or a softirq begins.
+    Begin(Interrupt, Source),
+    /// It ends.
+    End(Interrupt),
 }
 
 /// A thread in a switch.
@@ -33,20 +34,12 @@ struct Thread {
     source: Option<Source>,
 }
 
-/// The kind of an interrupt, by which its end finds its beginning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Irq,
-    Softirq,
-}
-
-impl Kind {
-    fn of(source: &Source) -> Self {
-        match source {
-            Source::Softirq(_) => Self::Softirq,
-            _ => Self::Irq,
-        }
-    }
+/// By which the end of an interrupt finds its beginning: the number of a device's interrupt, that of a softirq, or the name of a vector.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Interrupt {
+    Irq(u32),
+    Softirq(u32),
+    Vector(String),
 }
 
 /// True if a line of `text` is an event that this module reads.
@@ -56,43 +49,42 @@ pub(super) fn is_in(text: &str) -> bool {
 
 /// The text before the event, and the event; `None` for a line of another event.
 fn event(line: &str) -> Option<(&str, Result<Event, String>)> {
-    let mut from = 0;
-    // the name of a command stands before the event and may hold `: ` too
-    while let Some(found) = line[from..].find(": ") {
-        let at = from + found;
-        let before = &line[..at];
-        let name = before.rsplit([' ', '\t', ':']).next().unwrap_or(before);
-        let fields = line[at + 2..].trim();
-        if let Some(event) = named(name, fields) {
-            let prefix = before.strip_suffix(name).unwrap_or(before);
-            return Some((prefix, event));
-        }
-        from = at + 2;
-    }
-    None
+    // the name of a command may look like an instant too
+    instants(line).find_map(|(before, after)| {
+        let (name, fields) = after.trim_start().split_once(": ")?;
+        let name = name.rsplit_once(':').map_or(name, |(_system, name)| name);
+        Some((before, named(name, fields.trim())?))
+    })
 }
 
 /// The event of this name.
 fn named(name: &str, fields: &str) -> Option<Result<Event, String>> {
     let missing =
         |what: &str| format!("`{what}` is missing in `{}`", fields.chars().take(80).collect::<String>());
+    let number = |key: &str| {
+        let digits = fields
+            .split_once(key)
+            .map(|(_, rest)| rest.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default());
+        digits.and_then(|digits| digits.parse::<u32>().ok()).ok_or_else(|| missing(key))
+    };
+    let text = |key: &str| fields.split_once(key).map(|(_, rest)| rest.trim()).ok_or_else(|| missing(key));
     Some(match name {
         "sched_switch" => switch(fields).ok_or_else(|| missing("prev_comm= … ==> next_comm=")),
-        "irq_handler_entry" => {
-            let name = fields.split_once("name=").map(|(_, name)| name.trim());
-            name.map(|n| Event::Begin(Source::Irq(n.into()))).ok_or_else(|| missing("name="))
-        }
-        "irq_handler_exit" => Ok(Event::End(Kind::Irq)),
-        "softirq_entry" => {
-            let action = fields.split_once("action=").map(|(_, action)| action.trim_end_matches(']'));
-            action.map(|a| Event::Begin(Source::Softirq(a.into()))).ok_or_else(|| missing("action="))
-        }
-        "softirq_exit" => Ok(Event::End(Kind::Softirq)),
+        "irq_handler_entry" => number("irq=")
+            .and_then(|irq| Ok(Event::Begin(Interrupt::Irq(irq), Source::Irq(text("name=")?.to_owned())))),
+        "irq_handler_exit" => number("irq=").map(|irq| Event::End(Interrupt::Irq(irq))),
+        "softirq_entry" => number("vec=").and_then(|vec| {
+            let action = text("action=")?.trim_end_matches(']').to_owned();
+            Ok(Event::Begin(Interrupt::Softirq(vec), Source::Softirq(action)))
+        }),
+        "softirq_exit" => number("vec=").map(|vec| Event::End(Interrupt::Softirq(vec))),
         // local_timer_entry, reschedule_entry, call_function_single_entry, …: `vector=236`
         _ if fields.starts_with("vector=") => match (name.strip_suffix("_entry"), name.strip_suffix("_exit"))
         {
-            (Some(name), _) => Ok(Event::Begin(Source::Irq(name.into()))),
-            (_, Some(_)) => Ok(Event::End(Kind::Irq)),
+            (Some(name), _) => {
+                Ok(Event::Begin(Interrupt::Vector(name.to_owned()), Source::Irq(name.to_owned())))
+            }
+            (_, Some(name)) => Ok(Event::End(Interrupt::Vector(name.to_owned()))),
             _ => return None,
         },
         _ => return None,
@@ -101,18 +93,25 @@ fn named(name: &str, fields: &str) -> Option<Result<Event, String>> {
 
 /// `prev_comm=app prev_pid=9 … ==> next_comm=kworker/3:1 next_pid=210 …`, or `app:9 [120] R ==> kworker/3:1:210 [120]`.
 fn switch(fields: &str) -> Option<Event> {
-    let (prev, next) = fields.split_once("==>")?;
     let long = |part: &str, key: &str| {
-        let (name, rest) = part.split_once(&format!("{key}_comm="))?.1.split_once(&format!(" {key}_pid="))?;
+        let (name, rest) =
+            part.strip_prefix(&format!("{key}_comm="))?.rsplit_once(&format!(" {key}_pid="))?;
         thread(name, rest.split_whitespace().next()?)
     };
     let short = |part: &str| {
-        let (name, pid) = part.split_once(" [")?.0.trim().rsplit_once(':')?;
+        let (name, pid) = part.rsplit_once(" [")?.0.trim().rsplit_once(':')?;
         thread(name, pid)
     };
-    let from = long(prev, "prev").or_else(|| short(prev))?;
-    let to = long(next, "next").or_else(|| short(next))?;
-    Some(Event::Switch { from, to })
+    // a name may hold an arrow
+    if let Some(at) = fields.rfind(" ==> next_comm=") {
+        let (prev, next) = fields.split_at(at);
+        return Some(Event::Switch {
+            from: long(prev, "prev")?,
+            to: long(next.strip_prefix(" ==> ")?, "next")?,
+        });
+    }
+    let (prev, next) = fields.rsplit_once(" ==> ")?;
+    Some(Event::Switch { from: short(prev)?, to: short(next)? })
 }
 
 fn thread(name: &str, pid: &str) -> Option<Thread> {
@@ -120,23 +119,27 @@ fn thread(name: &str, pid: &str) -> Option<Thread> {
     Some(Thread { pid: pid.parse().ok()?, source })
 }
 
-/// What runs on a CPU.
+/// What is known of a CPU.
+#[derive(Default)]
 struct Cpu {
-    /// Instant of its first event.
-    first_ns: i64,
-    /// The thread that runs, and since when; `None` before the first switch.
+    /// Its thread and since when; `None` before the first switch and after lost events.
     thread: Option<(Thread, i64)>,
+    /// Since when events are known, if no switch has been: the thread that the next one replaces ran since then.
+    since_ns: Option<i64>,
     /// Interrupts that have begun, the innermost last.
-    open: Vec<(Source, i64)>,
+    open: Vec<(Interrupt, Source, i64)>,
+    /// Time of which the thread is known, nanoseconds.
+    known_ns: u64,
 }
 
 /// What was read so far.
 #[derive(Default)]
 struct File {
+    header: Header,
+    losses: Losses,
     trace: TraceBuilder,
     cpus: BTreeMap<u16, Cpu>,
-    observed: BTreeSet<usize>,
-    ran_ns: BTreeMap<(u16, Source), u64>,
+    ran: Ran,
     span_ns: Option<(i64, i64)>,
     /// Intervals whose beginning or end is not in the file.
     cut: u64,
@@ -144,35 +147,62 @@ struct File {
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let mut lines = Lines::new(input);
-    let (mut header, mut losses, mut file) = (Header::default(), Losses::default(), File::default());
+    let mut file = File::default();
     while let Some(line) = lines.next()? {
         if line.starts_with('#') {
-            header.comment(&line)?;
+            file.header.comment(&line)?;
             continue;
         }
         let Some((prefix, event)) = event(&line) else {
-            losses.line(&line);
+            file.other_line(&line);
             continue;
         };
         let place =
             event.and_then(|event| Ok((event, Place::of(prefix)?))).map_err(|reason| lines.wrong(reason))?;
         let (event, Place { cpu: Some(cpu), at_ns: Some(at_ns) }) = place else {
             return Err(lines.wrong(
-                "the line must name its CPU and its instant, as in `app-9 [003] 100.000120: sched_switch: …`; print the trace \
-                 without the option latency-format",
+                "the line must name its CPU and its instant in seconds, as in `app-9 [003] 100.000120: sched_switch: …`; print the \
+                 trace without the option latency-format and with a clock of seconds",
             ));
         };
         file.take(cpu, at_ns, event)?;
     }
-    file.end(&header, &losses)
+    file.end()
 }
 
 impl File {
+    /// A line without an event of this module.
+    fn other_line(&mut self, line: &str) {
+        match self.losses.line(line) {
+            Some(LostOn::Cpu(cpu)) => self.forget(cpu),
+            Some(LostOn::AnyCpu) => {
+                let all: Vec<u16> = self.cpus.keys().copied().collect();
+                all.into_iter().for_each(|cpu| self.forget(cpu));
+            }
+            None => {
+                if let Some(cpu) = ftrace::empty_cpu(line) {
+                    self.cpus.entry(cpu).or_default();
+                }
+            }
+        }
+    }
+
+    /// Events of this CPU were lost.
+    fn forget(&mut self, cpu: u16) {
+        let on = self.cpus.entry(cpu).or_default();
+        self.cut += on.open.len() as u64 + u64::from(on.thread.is_some());
+        *on = Cpu { known_ns: on.known_ns, ..Cpu::default() };
+    }
+
     fn take(&mut self, cpu: u16, at_ns: i64, event: Event) -> Result<(), Problem> {
+        let is_whole = overwritten(&self.header).is_none_or(|n| n == 0);
         let (first, last) = self.span_ns.unwrap_or((at_ns, at_ns));
         self.span_ns = Some((first.min(at_ns), last.max(at_ns)));
-        let on =
-            self.cpus.entry(cpu).or_insert_with(|| Cpu { first_ns: at_ns, thread: None, open: Vec::new() });
+        let is_new = !self.cpus.contains_key(&cpu);
+        let on = self.cpus.entry(cpu).or_default();
+        // a CPU was traced from the beginning, unless its first events were overwritten or lost
+        let known_from = if is_new && is_whole { first.min(at_ns) } else { at_ns };
+        let since_ns = *on.since_ns.get_or_insert(known_from);
         match event {
             Event::Switch { from, to } => {
                 let since_ns = match on.thread.replace((to, at_ns)) {
@@ -182,16 +212,16 @@ impl File {
                         self.cut += 1;
                         return Ok(());
                     }
-                    None => on.first_ns,
+                    None => since_ns,
                 };
-                self.thread(cpu, from, since_ns, at_ns)
+                self.thread(cpu, &from, since_ns, at_ns)
             }
-            Event::Begin(source) => {
-                on.open.push((source, at_ns));
+            Event::Begin(interrupt, source) => {
+                on.open.push((interrupt, source, at_ns));
                 Ok(())
             }
-            Event::End(kind) => {
-                let Some(at) = on.open.iter().rposition(|(source, _)| Kind::of(source) == kind) else {
+            Event::End(interrupt) => {
+                let Some(at) = on.open.iter().rposition(|(open, ..)| *open == interrupt) else {
                     self.cut += 1;
                     return Ok(());
                 };
@@ -199,18 +229,24 @@ impl File {
                 self.cut += (on.open.len() - at - 1) as u64;
                 on.open.truncate(at + 1);
                 match on.open.pop() {
-                    Some((source, start_ns)) => self.row(cpu, &source, start_ns, at_ns),
+                    Some((_, source, start_ns)) => self.row(cpu, &source, start_ns, at_ns),
                     None => Ok(()),
                 }
             }
         }
     }
 
-    fn thread(&mut self, cpu: u16, thread: Thread, start_ns: i64, end_ns: i64) -> Result<(), Problem> {
-        let Some(source) = thread.source.filter(|_| end_ns > start_ns) else { return Ok(()) };
-        self.row(cpu, &source, start_ns, end_ns)?;
-        *self.ran_ns.entry((cpu, source)).or_default() += end_ns.abs_diff(start_ns);
-        Ok(())
+    fn thread(&mut self, cpu: u16, thread: &Thread, start_ns: i64, end_ns: i64) -> Result<(), Problem> {
+        let Some(ns) = end_ns.checked_sub(start_ns).and_then(|ns| u64::try_from(ns).ok()) else {
+            self.cut += 1;
+            return Ok(());
+        };
+        if let Some(on) = self.cpus.get_mut(&cpu) {
+            on.known_ns = on.known_ns.saturating_add(ns);
+        }
+        let Some(source) = thread.source.as_ref().filter(|_| ns > 0) else { return Ok(()) };
+        self.ran.add(cpu, source, ns);
+        self.row(cpu, source, start_ns, end_ns)
     }
 
     fn row(&mut self, cpu: u16, source: &Source, start_ns: i64, end_ns: i64) -> Result<(), Problem> {
@@ -223,32 +259,37 @@ impl File {
         self.trace.push(Detour { node: 0, cpu, start_ns, duration_ns, source })
     }
 
-    fn end(mut self, header: &Header, losses: &Losses) -> Result<Trace, Problem> {
+    fn end(mut self) -> Result<Trace, Problem> {
         let Some((first_ns, last_ns)) = self.span_ns else {
             return Err(Problem::Empty("lines of sched_switch, irq_handler_entry, softirq_entry, …"));
         };
-        for (cpu, on) in std::mem::take(&mut self.cpus) {
-            self.observed.insert(usize::from(cpu));
+        for cpu in self.cpus.keys().copied().collect::<Vec<_>>() {
+            let Some(on) = self.cpus.get_mut(&cpu) else { continue };
             self.cut += on.open.len() as u64;
-            if let Some((thread, since_ns)) = on.thread {
-                self.thread(cpu, thread, since_ns, last_ns)?;
+            if let Some((thread, since_ns)) = on.thread.take() {
+                self.thread(cpu, &thread, since_ns, last_ns)?;
             }
         }
         let span_ns = last_ns.abs_diff(first_ns);
-        ftrace::remove(&mut self.trace, &ftrace::programs(&self.ran_ns, span_ns));
+        let known_ns: BTreeMap<u16, u64> = self.cpus.iter().map(|(cpu, on)| (*cpu, on.known_ns)).collect();
+        self.ran.remove_program(
+            &mut self.trace,
+            |cpu| known_ns.get(&cpu).copied().unwrap_or(span_ns),
+            span_ns,
+        );
         if self.cut > 0 {
             self.trace.note(format!(
                 "{} intervals of threads and interrupts lack their beginning or their end: they are left out",
                 self.cut
             ));
         }
-        let lost_events = losses.count(header, &mut self.trace);
+        let lost_events = self.losses.count(&self.header, &mut self.trace);
         self.trace.build_foreign(Stated {
-            cpus: Some(self.observed.into_iter().collect()),
+            cpus: Some(self.cpus.keys().map(|cpu| usize::from(*cpu)).collect()),
             observed_s: (span_ns > 0).then_some(span_ns as f64 / 1e9),
             start_ns: Some(first_ns),
             lost_events,
-            classes: header.classes.clone(),
+            classes: self.header.classes,
             lengths: Lengths::Nested,
             ..Stated::default()
         })

@@ -8,7 +8,7 @@ use crate::trace::{Problem, Stated, TraceMeta, classes, parquet::META_KEY};
 use crate::{Class, Source};
 
 /// Bytes at the head of a file that its format is told from.
-pub(super) const HEAD: usize = 64 * 1024;
+pub(super) const HEAD: usize = 1 << 20;
 
 /// The longest line a text format may have.
 pub(super) const MAX_LINE: usize = 1 << 20;
@@ -40,11 +40,15 @@ impl<R: BufRead> Lines<R> {
             .then(|| String::from_utf8_lossy(&self.buffer).trim_end_matches(['\r', '\n']).to_owned()))
     }
 
-    /// The lines at the top that begin with `#`, read up to the first that does not.
+    /// The lines at the top that begin with `#` or are empty, read up to the first other one. A byte order mark is left out.
     pub(super) fn comments(&mut self, header: &mut Header) -> Result<(), Problem> {
-        while self.input.fill_buf()?.first() == Some(&b'#') {
-            if let Some(line) = self.next()? {
-                header.comment(&line)?;
+        if self.input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
+            self.input.consume(3);
+        }
+        while matches!(self.input.fill_buf()?.first(), Some(b'#' | b'\r' | b'\n')) {
+            match self.next()? {
+                Some(line) if line.starts_with('#') => header.comment(&line)?,
+                _ => {}
             }
         }
         Ok(())
@@ -162,6 +166,42 @@ impl<R: Read> Read for LineLimit<R> {
     }
 }
 
+/// Fails where a string or another word of JSON is longer than [`MAX_LINE`], which the parser would take into memory. Its input has no
+/// lines to be bounded by.
+pub(super) struct WordLimit<R> {
+    input: R,
+    length: usize,
+    in_string: bool,
+    is_escaped: bool,
+}
+
+impl<R: Read> WordLimit<R> {
+    pub(super) fn new(input: R) -> Self {
+        Self { input, length: 0, in_string: false, is_escaped: false }
+    }
+}
+
+impl<R: Read> Read for WordLimit<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.input.read(buffer)?;
+        for byte in &buffer[..n] {
+            let ends_word = match (self.in_string, byte) {
+                (true, b'"') => !self.is_escaped,
+                (true, _) => false,
+                (false, byte) => b"\"{}[]:, \t\r\n".contains(byte),
+            };
+            self.in_string ^= ends_word && *byte == b'"';
+            self.is_escaped = self.in_string && *byte == b'\\' && !self.is_escaped;
+            self.length = if ends_word { 0 } else { self.length + 1 };
+            if self.length > MAX_LINE {
+                let reason = format!("a word is longer than {MAX_LINE} bytes: this is no trace");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+            }
+        }
+        Ok(n)
+    }
+}
+
 /// `text` × 10^`places`, exact where that is whole, else rounded half away from zero: `decimal("1.5", 3)` is
 /// 1500. `None` where the text is no decimal number or the result is beyond `i128`.
 pub(super) fn decimal(text: &str, places: i32) -> Option<i128> {
@@ -246,6 +286,17 @@ mod tests {
         fn no_text_panics(text in "[-+0-9.eE]{0,60}|.{0,30}", places in 0i32..10) {
             let _ = decimal(&text, places);
         }
+    }
+
+    #[test]
+    fn an_endless_word_of_json_is_refused_and_others_pass() {
+        let read = |text: &[u8]| WordLimit::new(text).read_to_end(&mut Vec::new());
+        let long = "x".repeat(MAX_LINE + 10);
+        for text in [format!("{{\"{long}"), format!("[{long}"), format!("[\"a\\\"{long}\"]")] {
+            assert!(read(text.as_bytes()).is_err());
+        }
+        let short = format!("[\"{}\", \"\\\\\"]", "x".repeat(1000)).repeat(3000);
+        assert_eq!(read(short.as_bytes()).expect("short words"), short.len());
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use colony_node::cpu::CpuSet;
 use colony_node::memory;
 
-use super::{Detour, Lengths, MAX_DETOURS, MAX_SOURCES, Problem, Stated, Trace, TraceMeta};
+use super::{Detour, Lane, Lengths, MAX_DETOURS, MAX_SOURCES, Problem, Stated, Trace, TraceMeta};
 use crate::Source;
 
 /// Bytes of memory that a detour takes while a trace is built, measured with 100 million: itself, its copy as the list grows and is
@@ -123,6 +123,11 @@ impl TraceBuilder {
         self.detours.iter().map(|d| d.start_ns).min()
     }
 
+    /// End of the last detour, TAI nanoseconds.
+    pub(crate) fn last_ns(&self) -> Option<i64> {
+        self.detours.iter().map(Detour::end_ns).max()
+    }
+
     /// Moves every start by `by_ns` (saturating); what a format with relative times needs.
     pub(crate) fn shift(&mut self, by_ns: i64) {
         for d in &mut self.detours {
@@ -151,6 +156,29 @@ impl TraceBuilder {
         self.detours.retain(|d| sources.get(usize::from(d.source)).is_none_or(|source| keep(d, source)));
     }
 
+    /// Removes copies of rows, with a note, and refuses rows that take more than all of a CPU's time.
+    fn check_net_lengths(&mut self, observed_s: f64) -> Result<(), Problem> {
+        let rows = self.detours.len();
+        self.detours.sort_by_key(|d| (d.start_ns, d.node, d.cpu, d.duration_ns, d.source));
+        self.detours.dedup();
+        let copies = rows - self.detours.len();
+        if copies > 0 {
+            self.note(format!("{copies} of {rows} rows are copies of others and count once"));
+        }
+        let mut stolen_ns: HashMap<Lane, u64> = HashMap::new();
+        for d in &self.detours {
+            let sum = stolen_ns.entry(d.lane()).or_default();
+            *sum = sum.saturating_add(d.duration_ns);
+        }
+        let most = stolen_ns.into_iter().max_by_key(|(lane, ns)| (*ns, std::cmp::Reverse(*lane)));
+        match most.map(|(lane, ns)| (lane, ns as f64 / 1e9)).filter(|(_, s)| *s > observed_s * (1.0 + 1e-9)) {
+            None => Ok(()),
+            Some((lane, s)) => Err(Problem::Meta(format!(
+                "the detours of {lane} take {s} s of {observed_s} s; are there the traces of two nodes in the file? Read each by itself"
+            ))),
+        }
+    }
+
     /// The trace of another tool. What the file does not state about its observation is derived from the detours, with a note. The
     /// lengths of detours that overlap on one CPU are gross: the time counts once.
     ///
@@ -158,7 +186,7 @@ impl TraceBuilder {
     /// As [`TraceBuilder::build`].
     pub(crate) fn build_foreign(mut self, stated: Stated) -> Result<Trace, Problem> {
         let first = self.first_ns();
-        let last = self.detours.iter().map(Detour::end_ns).max();
+        let last = self.last_ns();
         let start_ns = stated.start_ns.or(first).unwrap_or(0);
         let end_ns = last.unwrap_or(start_ns);
         match (stated.observed_s, &stated.cpus) {
@@ -181,17 +209,21 @@ impl TraceBuilder {
             lost_events: stated.lost_events,
             dropped: stated.dropped,
             classes: stated.classes,
+            has_random_instants: stated.has_random_instants,
             ..TraceMeta::default()
         };
         super::rows::check(&meta, &self.detours)?;
-        if stated.lengths != Lengths::Net {
-            let rows = self.detours.len();
-            let (parts, inside) = super::overlap::cut(self.detours);
-            self.detours = parts;
-            if inside > 0 && stated.lengths == Lengths::Gross {
-                self.notes.push(format!(
-                    "{inside} of {rows} rows begin inside another row of their CPU: their time counts once, for the row that began last"
-                ));
+        match stated.lengths {
+            Lengths::Net => self.check_net_lengths(meta.observed_s)?,
+            Lengths::Gross | Lengths::Nested => {
+                let rows = self.detours.len();
+                let (parts, inside) = super::overlap::cut(self.detours);
+                self.detours = parts;
+                if inside > 0 && stated.lengths == Lengths::Gross {
+                    self.notes.push(format!(
+                        "{inside} of {rows} rows begin inside another row of their CPU: their time counts once, for the row that began last"
+                    ));
+                }
             }
         }
         meta.notes = self.notes;

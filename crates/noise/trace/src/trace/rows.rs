@@ -33,10 +33,10 @@ pub(super) fn check(meta: &TraceMeta, detours: &[Detour]) -> Result<(), Problem>
             return Some(format!("{}, and the CPUs observed are {}", detour(), meta.cpus));
         }
         let (begin, end) = observed?;
-        if length > end - begin + ROUNDING_NS {
+        if length > end.saturating_sub(begin).saturating_add(ROUNDING_NS) {
             return Some(format!("{} is longer than the observation of {} s", detour(), meta.observed_s));
         }
-        if start + length < begin - slack || start > end + slack {
+        if start + length < begin.saturating_sub(slack) || start > end.saturating_add(slack) {
             let (from, s) = (meta.start_ns, meta.observed_s);
             return Some(format!("{} is outside of the observation, {s} s from {from} ns", detour()));
         }

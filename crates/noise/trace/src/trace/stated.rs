@@ -31,6 +31,8 @@ pub(crate) struct Stated {
     pub(crate) classes: BTreeMap<Source, Class>,
     /// Lengths of detours that overlap on one CPU.
     pub(crate) lengths: Lengths,
+    /// The instants were not in the file: see [`TraceMeta::has_random_instants`].
+    pub(crate) has_random_instants: bool,
 }
 
 /// Lengths of detours that overlap on one CPU.
@@ -75,6 +77,7 @@ impl Stated {
             dropped: number("dropped")?.unwrap_or(0),
             classes: classes.unwrap_or_default(),
             lengths: Lengths::Gross,
+            has_random_instants: false,
         })
     }
 }
