@@ -137,10 +137,10 @@ fn mistakes_in_files_are_told_in_the_words_of_scenarios() {
         (
             "[program]\nname = \"x\"\n[[program.step]]\nkind = \"collective\"\noperation = \"allreduce\"\n\
              algorithm = \"pairwise\"\n",
-            "asks for an allreduce by pairwise",
+            "w.toml:3: program.step.0: the program `x` asks for an allreduce by pairwise",
         ),
     ] {
-        fails(&["sim", &file("w.toml", text)], if text.contains("step") { 1 } else { 2 }, says);
+        fails(&["sim", &file("w.toml", text)], 2, says);
     }
     fails(
         &["sim", "--machine", &file("m.toml", "name = 3\n")],
