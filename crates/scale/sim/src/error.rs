@@ -99,6 +99,9 @@ pub enum SimError {
     BadProgram {
         /// Its name.
         program: String,
+        /// The number of the faulty step in each body around it, from 0, the outermost body first. Empty if the fault is the
+        /// whole program's.
+        step: Vec<usize>,
         /// The fault.
         fault: String,
     },
@@ -152,4 +155,19 @@ pub enum SimError {
         /// The fault.
         fault: String,
     },
+}
+
+impl SimError {
+    /// A fault of `program` as a whole.
+    pub(crate) fn bad_program(program: &str, fault: impl Into<String>) -> Self {
+        Self::BadProgram { program: program.to_owned(), step: Vec::new(), fault: fault.into() }
+    }
+
+    /// The same error, as one of step `number` of a body.
+    pub(crate) fn in_step(mut self, number: usize) -> Self {
+        if let Self::BadProgram { step, .. } = &mut self {
+            step.insert(0, number);
+        }
+        self
+    }
 }

@@ -298,17 +298,16 @@ impl Program {
     /// # Errors
     /// [`SimError::BadProgram`] where it makes no sense.
     pub fn check(&self) -> Result<(), SimError> {
-        let bad = |fault: String| Err(SimError::BadProgram { program: self.name.clone(), fault });
+        let bad = |fault: String| Err(SimError::bad_program(&self.name, fault));
         if self.iterations == 0 {
             return bad("has no iterations".into());
         }
-        match steps(&self.body, 0) {
-            Ok(0) => return bad("has no steps".into()),
-            Ok(n) if n > Self::MAX_STEPS => {
+        match self.steps(&self.body, 0)? {
+            0 => return bad("has no steps".into()),
+            n if n > Self::MAX_STEPS => {
                 return bad(format!("has {n} steps, more than {}", Self::MAX_STEPS));
             }
-            Ok(_) => {}
-            Err(fault) => return bad(fault),
+            _ => {}
         }
         let run = self.iterations.saturating_mul(steps_of_iteration(&self.body));
         if self.iterations > Self::MAX_ITERATIONS || run > Self::MAX_STEPS_OF_RUN {
@@ -322,6 +321,34 @@ impl Program {
         }
         Ok(())
     }
+
+    /// Steps of `body`, which is inside `depth` repeats; repeats are not counted.
+    fn steps(&self, body: &[Step], depth: usize) -> Result<usize, SimError> {
+        let count = |(number, step)| self.steps_of(step, depth).map_err(|e| e.in_step(number));
+        body.iter().enumerate().map(count).sum()
+    }
+
+    fn steps_of(&self, step: &Step, depth: usize) -> Result<usize, SimError> {
+        let bad = |fault: String| Err(SimError::bad_program(&self.name, fault));
+        match step {
+            Step::Compute { imbalance, .. } if !(imbalance.is_finite() && *imbalance >= 0.0) => {
+                bad(format!("computes with an imbalance of {imbalance}; give 0 or more"))
+            }
+            Step::Halo { dims, .. } if !(1..=3).contains(dims) => {
+                bad(format!("has a halo in {dims} dimensions; give 1, 2 or 3"))
+            }
+            Step::Transpose { dims, along, .. } if !(1..=3).contains(dims) || along >= dims => bad(format!(
+                "transposes along dimension {along} of {dims}; give 1 to 3 dimensions, and one of them from 0"
+            )),
+            Step::Collective { ranks: Some(0), .. } => bad("has a collective of 0 ranks".into()),
+            Step::Repeat { .. } if depth == Self::MAX_DEPTH => {
+                bad(format!("has repeats nested deeper than {}", Self::MAX_DEPTH))
+            }
+            Step::Repeat { times: 0, .. } => bad("repeats steps 0 times".into()),
+            Step::Repeat { body, .. } => self.steps(body, depth + 1),
+            _ => Ok(1),
+        }
+    }
 }
 
 /// Steps that an iteration runs, those in repeats as often as they run.
@@ -331,33 +358,6 @@ fn steps_of_iteration(body: &[Step]) -> u64 {
         _ => 1,
     };
     body.iter().map(count).fold(0, u64::saturating_add)
-}
-
-fn steps(body: &[Step], depth: usize) -> Result<usize, String> {
-    let mut n = 0;
-    for step in body {
-        n += match step {
-            Step::Compute { imbalance, .. } if !(imbalance.is_finite() && *imbalance >= 0.0) => {
-                return Err(format!("computes with an imbalance of {imbalance}; give 0 or more"));
-            }
-            Step::Halo { dims, .. } if !(1..=3).contains(dims) => {
-                return Err(format!("has a halo in {dims} dimensions; give 1, 2 or 3"));
-            }
-            Step::Transpose { dims, along, .. } if !(1..=3).contains(dims) || along >= dims => {
-                return Err(format!(
-                    "transposes along dimension {along} of {dims}; give 1 to 3 dimensions, and one of them from 0"
-                ));
-            }
-            Step::Collective { ranks: Some(0), .. } => return Err("has a collective of 0 ranks".into()),
-            Step::Repeat { .. } if depth == Program::MAX_DEPTH => {
-                return Err(format!("has repeats nested deeper than {}", Program::MAX_DEPTH));
-            }
-            Step::Repeat { times: 0, .. } => return Err("repeats steps 0 times".into()),
-            Step::Repeat { body, .. } => steps(body, depth + 1)?,
-            _ => 1,
-        };
-    }
-    Ok(n)
 }
 
 #[cfg(test)]

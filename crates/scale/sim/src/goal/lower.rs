@@ -35,7 +35,7 @@ pub fn lower(program: &Program, machine: &Machine, nodes: u32, seed: Key) -> Res
     // what a message costs tells its size, on a machine that takes 1 ns a byte for it
     let rule = LogGops { gap_per_byte_ps: 1000, overhead_per_byte_ps: 0, ..machine.loggops };
     let plan = Plan::new(program, &Machine { loggops: rule, ..machine.clone() }, nodes)?;
-    let bad = |fault: String| SimError::BadProgram { program: program.name.clone(), fault };
+    let bad = |fault: String| SimError::bad_program(&program.name, fault);
     let ranks = machine.layout(nodes)?.ranks();
     let each = operations(&plan.body)
         .ok_or_else(|| bad("has a collective in hardware, which a schedule cannot have".into()))?;

@@ -69,6 +69,15 @@ impl Plan {
     }
 }
 
+/// Checks that `nodes` nodes of `machine` can run every step of `program`.
+///
+/// # Errors
+/// [`SimError::BadProgram`] with the first step that they cannot run.
+pub(crate) fn check_steps(program: &Program, machine: &Machine, nodes: u32) -> Result<(), SimError> {
+    let ranks = machine.layout(nodes)?.ranks();
+    Planner { program, machine, nodes, ranks }.ops(&program.body).map(drop)
+}
+
 /// No latency is longer.
 fn most_latency_ns(machine: &Machine, nodes: u32) -> Result<u128, SimError> {
     let inside = machine.inside_ns.unwrap_or(0).max(machine.loggops.latency_ns);
@@ -175,11 +184,12 @@ struct Planner<'a> {
 
 impl Planner<'_> {
     fn bad(&self, fault: String) -> SimError {
-        SimError::BadProgram { program: self.program.name.clone(), fault }
+        SimError::bad_program(&self.program.name, fault)
     }
 
     fn ops(&self, body: &[Step]) -> Result<Vec<Op>, SimError> {
-        body.iter().map(|step| self.op(step)).collect()
+        let op = |(number, step)| self.op(step).map_err(|e| e.in_step(number));
+        body.iter().enumerate().map(op).collect()
     }
 
     fn op(&self, step: &Step) -> Result<Op, SimError> {

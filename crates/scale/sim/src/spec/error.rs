@@ -64,8 +64,16 @@ impl SpecError {
     }
 
     pub(crate) fn toml(text: &str, e: &toml::de::Error) -> Self {
-        let line = e.span().map_or(1, |s| line_at(text, s.start));
-        let path = e.span().and_then(|s| super::plain::path_at(text, s.start));
+        let start = e.span().map(|s| s.start);
+        let path = start.and_then(|start| super::plain::path_at(text, start));
+        // the decoder knows of a step only the list that it is in
+        let in_steps = path.as_deref().is_some_and(|p| p.starts_with("program.step"));
+        let step = in_steps.then(|| super::steps::path_of_fault(text, e.message())).flatten();
+        let line = match &step {
+            Some(step) => line_of(text, step),
+            None => start.map_or(1, |start| line_at(text, start)),
+        };
+        let path = step.or(path);
         Self::Line { file: None, line, fault: super::plain(e.message(), path.as_deref()) }
     }
 

@@ -25,6 +25,7 @@ mod plain;
 mod point;
 mod program;
 mod scheduler;
+mod steps;
 
 use std::path::Path;
 
@@ -114,16 +115,25 @@ impl Scenario {
     /// # Errors
     /// [`SpecError::Read`]; [`SpecError::Line`] with the file, the line, and what is wrong there.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
+        Self::read_with_keys(path).map(|(scenario, _)| scenario)
+    }
+
+    /// The same, and the file's table. It has the keys that the file states; the scenario has a value for every key.
+    ///
+    /// # Errors
+    /// As [`Scenario::read`].
+    pub fn read_with_keys(path: &Path) -> Result<(Self, toml::Table), SpecError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
         let mut scenario = Self::parse(&text).map_err(|e| e.in_file(path))?;
+        let keys = toml::from_str(&text).map_err(|e| SpecError::toml(&text, &e).in_file(path))?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for source in &mut scenario.noise {
             for trace in source.trace.iter_mut().chain(&mut source.traces) {
                 *trace = folder.join(&trace).display().to_string();
             }
         }
-        Ok(scenario)
+        Ok((scenario, keys))
     }
 
     /// The scenario as TOML, with every default written out.
@@ -150,7 +160,7 @@ impl Scenario {
         let machine = self.machine()?;
         for &nodes in &self.nodes {
             machine.layout(nodes).map_err(|e| SpecError::value("nodes", e))?;
-            self.program.program(nodes.saturating_mul(machine.ranks_per_node))?;
+            self.program.check_on(&machine, nodes)?;
         }
         self.schedulers.iter().try_for_each(|s| s.scheduler().map(drop))?;
         for (i, source) in self.noise.iter().enumerate() {

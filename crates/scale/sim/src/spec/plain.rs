@@ -416,7 +416,7 @@ seed = [1, 2]
             ),
             (
                 "[program]\nname = \"x\"\n[[program.step]]\nkind = \"collective\"\noperation = 3",
-                "`program.step.0` is 3; give a name or a table",
+                "line 5: `program.step.0.operation` is 3; give a name or a table",
             ),
             (
                 "machine = { name = \"m\", ranks_per_node = 1, loggops = 3 }",

@@ -93,26 +93,35 @@ impl Scenario {
             return Ok(vec![(Settings::new(), Arc::new(one))]);
         }
         let table = toml::Table::try_from(&one).map_err(|_| super::unwritable())?;
-        let made = cases.into_iter().map(|set| {
-            let mut tree = Value::Table(table.clone());
-            for (path, value) in &set {
-                let parts: Vec<&str> = path.split('.').collect();
-                put(&mut tree, &parts, value)
-                    .map_err(|fault| SpecError::value(format!("sweep.{path}"), fault))?;
-            }
-            let tried = || set.iter().map(|(p, v)| format!("{p} = {v}")).collect::<Vec<_>>().join(", ");
-            // one value swept is the one to blame
+        cases.into_iter().map(|set| Ok((set.clone(), Arc::new(Self::with(&table, &set)?)))).collect()
+    }
+
+    /// The scenario `table` with the values of `set`.
+    fn with(table: &toml::Table, set: &Settings) -> Result<Self, SpecError> {
+        let mut tree = Value::Table(table.clone());
+        for (path, value) in set {
+            let parts: Vec<&str> = path.split('.').collect();
+            put(&mut tree, &parts, value)
+                .map_err(|fault| SpecError::value(format!("sweep.{path}"), fault))?;
+        }
+        let made = tree.try_into().map_err(|e: toml::de::Error| super::plain(e.message(), None));
+        let checked = made.and_then(|scenario: Self| match scenario.check() {
+            Ok(()) => Ok(scenario),
+            Err(e) => Err(e.to_string()),
+        });
+        checked.map_err(|fault| {
+            let one = |(path, value): (&String, &Value)| Settings::from([(path.clone(), value.clone())]);
             let place = match set.keys().next() {
                 Some(path) if set.len() == 1 => format!("sweep.{path}"),
-                _ => "sweep".into(),
+                _ => match set.iter().find_map(|value| Self::with(table, &one(value)).err()) {
+                    // a value that is wrong by itself
+                    Some(alone) => return alone,
+                    None => "sweep".into(),
+                },
             };
-            let wrong = |fault: String| SpecError::value(&place, format!("with {}: {fault}", tried()));
-            let scenario: Self =
-                tree.try_into().map_err(|e: toml::de::Error| wrong(super::plain(e.message(), None)))?;
-            scenario.check().map_err(|e| wrong(e.to_string()))?;
-            Ok((set, Arc::new(scenario)))
-        });
-        made.collect()
+            let tried: Vec<String> = set.iter().map(|(p, v)| format!("{p} = {v}")).collect();
+            SpecError::value(place, format!("with {}: {fault}", tried.join(", ")))
+        })
     }
 }
 

@@ -4,6 +4,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::SpecError;
+use crate::SimError;
+use crate::level::plan::check_steps;
+use crate::machine::Machine;
 use crate::program::{Algorithm, Operation, Program, Solver, Step};
 
 /// A program. Parameters that are left out have usual values; those the program does
@@ -173,9 +176,34 @@ impl ProgramSpec {
             Program { name: self.name.clone(), iterations: self.iterations, body: self.body(ranks) };
         program.check().map_err(|e| match &self.name[..] {
             "glob" if ranks < 2 => SpecError::value("program", "`glob` needs 2 ranks at least"),
-            _ => SpecError::value("program", e),
+            _ => self.located(e),
         })?;
         Ok(program)
+    }
+
+    /// Checks that `nodes` nodes of `machine` can run the program: its steps, and the algorithms of its collectives.
+    pub(super) fn check_on(&self, machine: &Machine, nodes: u32) -> Result<(), SpecError> {
+        let program = self.program(nodes.saturating_mul(machine.ranks_per_node))?;
+        match check_steps(&program, machine, nodes) {
+            Err(e @ SimError::BadProgram { .. }) => Err(self.located(e)),
+            _ => Ok(()),
+        }
+    }
+
+    /// An error of the program at the place in the scenario that causes it.
+    fn located(&self, e: SimError) -> SpecError {
+        let mut path = String::from("program");
+        match &e {
+            SimError::BadProgram { step, .. } if !self.steps.is_empty() => {
+                path.extend(step.iter().map(|number| format!(".step.{number}")));
+            }
+            // the steps of a program with a name are made from its parameters; the algorithm is the one that can be wrong
+            SimError::BadProgram { step, .. } if !step.is_empty() && self.algorithm.is_some() => {
+                path += ".algorithm";
+            }
+            _ => {}
+        }
+        SpecError::value(path, e)
     }
 
     fn body(&self, ranks: u32) -> Vec<Step> {

@@ -91,6 +91,7 @@ fn an_error_in_a_scenario_names_its_line() {
         ("[sweep]\n\"program.byts\" = [1]", 2, "byts"),
         ("[sweep]\n\"nothing.here\" = [1]", 2, "no `nothing`"),
         ("[sweep]\nseed = []", 2, "one value"),
+        ("[sweep]\nseed = [1]\n\"program.bytes\" = [8]\n\"program.work\" = [\"1 parsec\"]", 4, "no time"),
         ("a = [", 1, ""),
     ] {
         match Scenario::parse(text) {
@@ -129,6 +130,57 @@ fn anything_can_be_swept_and_a_value_concerns_only_its_scheduler() {
     let points = Scenario::parse(&by_name).expect("right").points().expect("points");
     let mean = |p: &Point| p.scenario.noise[0].leibniz.as_ref().map(|l| l.mean_ns);
     assert_eq!(points.iter().filter(|p| mean(p) == Some(3_000_000)).count(), points.len() / 2);
+}
+
+#[test]
+fn an_error_in_a_step_names_the_line_of_that_step_or_of_its_key() {
+    // lines 4 to 6 are right, the step in question begins in line 7
+    let with = |step: &str| {
+        let steps = "[[program.step]]\nkind = \"compute\"\nns = 1\n[[program.step]]\n";
+        format!("nodes = [8]\n[program]\nname = \"x\"\n{steps}{step}")
+    };
+    let inner = "kind = \"repeat\"\ntimes = 2\n[[program.step.step]]\nkind = \"ring-trip\"\nbytes = 1\n";
+    for (step, line, part) in [
+        ("kind = \"halo\"\nbytes = 1\ndims = 4", 7, "program.step.1: the program `x` has a halo in 4"),
+        ("kind = \"halo\"\nbytes = 1\ndims = \"3\"", 10, "`program.step.1.dims` is the text \"3\""),
+        ("kind = \"halo\"\nbytes = 1\ndims = 3\nsides = 2", 11, "unknown field `sides`"),
+        ("kind = \"halo\"\nbytes = 1", 7, "`dims` is missing in `program.step.1`"),
+        ("kind = \"hallo\"\nbytes = 1", 8, "`program.step.1.kind` has no `hallo`"),
+        ("kind = \"collective\"\noperation = \"barier\"", 9, "`program.step.1.operation` has no `barier`"),
+        ("kind = \"collective\"\noperation = \"barrier\"\nranks = 9", 7, "9 ranks, and the machine has 8"),
+        (
+            "kind = \"collective\"\noperation = \"allreduce\"\nalgorithm = \"pairwise\"",
+            7,
+            "program.step.1: the program `x` asks for an allreduce by pairwise",
+        ),
+        (
+            &format!("{inner}[[program.step.step]]\nkind = \"compute\"\nns = []"),
+            15,
+            "`program.step.1.step.1.ns`",
+        ),
+        (
+            &format!("{inner}[[program.step.step]]\nkind = \"compute\""),
+            13,
+            "missing in `program.step.1.step.1`",
+        ),
+        (
+            &format!("{inner}[[program.step.step]]\nkind = \"halo\"\nbytes = 1\ndims = 0"),
+            13,
+            "program.step.1.step.1: the program `x` has a halo in 0",
+        ),
+        (&inner.replace("times = 2", "times = -2"), 9, "`program.step.1.times` is -2"),
+    ] {
+        match Scenario::parse(&with(step)) {
+            Err(SpecError::Line { line: found, fault, .. }) => {
+                assert!(fault.contains(part), "{step}: {fault}");
+                assert_eq!(found, line, "{step}: {fault}");
+            }
+            other => panic!("{step}: {other:?}"),
+        }
+    }
+    let algorithm = "[program]\nname = \"allreduce\"\nbytes = 8\nalgorithm = \"linear\"";
+    let e = Scenario::parse(algorithm).expect_err("no allreduce is linear").to_string();
+    assert!(e.starts_with("line 4: program.algorithm: the program `allreduce` asks for"), "{e}");
 }
 
 fn noise(starts: &[u64]) -> NodeNoise {

@@ -39,7 +39,7 @@ pub(crate) struct Flags {
     /// Algorithm of the collective, as recursive-doubling
     #[arg(long, value_name = "HOW", value_parser = algorithm)]
     algorithm: Option<Algorithm>,
-    /// Iterations of the program
+    /// Iterations of the program (of --what-if: of each run, instead of as many as each node count needs)
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) iterations: Option<u64>,
     /// Schedulers: none, preempt, fair, coordinated, spare-core
@@ -130,7 +130,37 @@ impl Flags {
         for (path, values) in &self.sweep {
             scenario.sweep.insert(path.clone(), values.clone());
         }
+        self.check_effect(scenario)?;
         Ok(scenario.check()?)
+    }
+
+    /// Refuses options that change nothing in `scenario`.
+    fn check_effect(&self, scenario: &Scenario) -> anyhow::Result<()> {
+        let is_coordinated = |s: &SchedulerSpec| matches!(s, SchedulerSpec::Coordinated(_));
+        let has_windows = scenario.schedulers.iter().any(is_coordinated);
+        let names_none = self.noise.iter().any(|n| matches!(n, Noise::None));
+        let no_windows = "no scheduler has windows. Add `coordinated` to --schedulers";
+        for (option, is_given, has_effect, why) in [
+            ("--period", self.period.is_some(), has_windows, no_windows),
+            ("--duty", self.duty.is_some(), has_windows, no_windows),
+            (
+                "--phase",
+                self.phase.is_some(),
+                !scenario.noise.is_empty(),
+                "there is no noise. Add --noise or --trace",
+            ),
+            (
+                "--noise none",
+                names_none,
+                self.noise.len() + self.trace.len() == 1,
+                "other noise is named too. Leave one of them out",
+            ),
+        ] {
+            if is_given && !has_effect {
+                return Err(crate::exit::wrong(format!("{option} has no effect: {why}")));
+            }
+        }
+        Ok(())
     }
 
     fn put_noise(&self, scenario: &mut Scenario) {

@@ -6,13 +6,14 @@ use std::process::ExitCode;
 
 use colony_sim::event::{self, Outcome, Progress as Rule, Rules, Runs};
 use colony_sim::goal;
-use colony_sim::spec::{Scenario, SchedulerSpec};
+use colony_sim::spec::{ProgramSpec, Scenario, SchedulerSpec};
 use colony_sim::stats::mean_ci95;
 use colony_view::progress::Progress as Bar;
 use colony_view::sim::{self as view, GoalRow};
 use serde::Serialize;
 
 use super::args::{Args, Progress, Queue};
+use super::modes::Mode;
 use super::traces;
 use crate::exit::wrong;
 
@@ -56,12 +57,15 @@ struct ByRank<'a> {
     ends_ns: &'a [Vec<u64>],
 }
 
-pub(super) fn run(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCode> {
     let mut scenario = match &args.scenario {
-        Some(path) => Scenario::read(path)?,
+        Some(path) => mode.read(path)?.0,
         // a schedule alone runs without noise
         None => Scenario { schedulers: vec![SchedulerSpec::Preempt], ..Scenario::default() },
     };
+    // the schedule is the program
+    scenario.program = ProgramSpec::default();
+    scenario.sweep.clear();
     args.flags.apply(&mut scenario)?;
     let schedule = goal::read(file)?;
     (scenario.nodes, scenario.ranks_per_node) = (vec![schedule.ranks()], Some(1));

@@ -7,6 +7,7 @@ mod flags;
 mod goal;
 mod keep;
 mod machine;
+mod modes;
 mod parquet;
 mod report;
 mod traces;
@@ -24,17 +25,18 @@ pub(crate) use args::Args;
 use keep::Keeper;
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let mode = args.given.mode()?;
     if let Some(trace) = &args.what_if {
-        return what_if::run(&args, trace);
+        return what_if::run(&args, mode, trace);
     }
     if let Some(file) = &args.goal {
-        return goal::run(&args, file);
+        return goal::run(&args, mode, file);
     }
     if let Some(files) = &args.fit_machine {
         return machine::run(&args, files);
     }
     let mut scenario = match &args.scenario {
-        Some(path) => Scenario::read(path)?,
+        Some(path) => mode.read(path)?.0,
         None => flags::example(),
     };
     args.flags.apply(&mut scenario)?;

@@ -14,6 +14,7 @@ use colony_view::sim as view;
 use serde::Serialize;
 
 use super::args::Args;
+use super::modes::Mode;
 use super::traces;
 use crate::exit::wrong;
 
@@ -38,16 +39,13 @@ struct Choices<'a> {
     answer: &'a choose::Answer,
 }
 
-pub(super) fn run(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
-    if args.print_scenario {
-        return Err(wrong("--what-if makes its scenarios itself: leave out --print-scenario"));
-    }
-    if args.choose { choice(args, trace) } else { costs(args, trace) }
+pub(super) fn run(args: &Args, mode: Mode, trace: &Path) -> anyhow::Result<ExitCode> {
+    if mode == Mode::Choose { choice(args, mode, trace) } else { costs(args, mode, trace) }
 }
 
 /// Spare cores and windows compared.
-fn choice(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
-    let mut scenario = scenario(args, vec![64, 1024, 16_384, 1 << 20])?;
+fn choice(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCode> {
+    let (mut scenario, iterations_given) = scenario(args, mode, vec![64, 1024, 16_384, 1 << 20])?;
     scenario.schedulers = SchedulerSpec::named("coordinated").into_iter().collect();
     args.flags.apply(&mut scenario)?;
     let trace = traces::read_trace(file)?;
@@ -55,7 +53,7 @@ fn choice(args: &Args, file: &Path) -> anyhow::Result<ExitCode> {
     let of_node = trace.meta.node.as_ref().map_or(0, |n| n.online.len());
     let cores = of_node.max(trace.meta.cpus.len()).max(1);
     let question = choose::Question {
-        iterations_given: args.scenario.is_some() || args.flags.iterations.is_some(),
+        iterations_given,
         cores: args.cores.unwrap_or(u32::try_from(cores).unwrap_or(u32::MAX)),
         favored: match args.flags.duty {
             Some(_) => scenario.schedulers.iter().map(favored).collect::<Result<_, _>>()?,
@@ -85,10 +83,24 @@ fn favored(windows: &SchedulerSpec) -> anyhow::Result<f64> {
     Ok(windows.favored_ns() as f64 / spec.period_ns as f64)
 }
 
-/// The scenario asked for; without a file, a program on `nodes`.
-fn scenario(args: &Args, nodes: Vec<u32>) -> anyhow::Result<Scenario> {
+/// The scenario asked for; without a file, a program on `nodes`. And `true` if its iterations replace the plan: those that an
+/// option or the file states.
+fn scenario(args: &Args, mode: Mode, nodes: Vec<u32>) -> anyhow::Result<(Scenario, bool)> {
+    let mut iterations_given = args.flags.iterations.is_some();
     let mut scenario = match &args.scenario {
-        Some(path) => Scenario::read(path)?,
+        Some(path) => {
+            let (scenario, keys) = mode.read(path)?;
+            if !iterations_given && keys.get("program").is_some_and(|p| p.get("iterations").is_some()) {
+                iterations_given = true;
+                note!(
+                    "note: each run has the {} iterations that {} states, instead of the number that {mode} plans for each \
+                     node count; remove `iterations` from the file for the plan",
+                    scenario.program.iterations,
+                    path.display()
+                );
+            }
+            scenario
+        }
         None => Scenario {
             nodes,
             machine: MachineSpec::Named("loggopsim".into()),
@@ -98,7 +110,8 @@ fn scenario(args: &Args, nodes: Vec<u32>) -> anyhow::Result<Scenario> {
         },
     };
     scenario.noise.clear();
-    Ok(scenario)
+    scenario.sweep.clear();
+    Ok((scenario, iterations_given))
 }
 
 fn trace_file(file: &Path, measured: &Measured) -> TraceFile {
@@ -106,8 +119,8 @@ fn trace_file(file: &Path, measured: &Measured) -> TraceFile {
 }
 
 /// Prints the cost of each source, and the gain by windows and by a spare core.
-fn costs(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
-    let mut scenario = scenario(args, vec![1024, 16_384, 65_536, 1 << 20])?;
+fn costs(args: &Args, mode: Mode, trace: &Path) -> anyhow::Result<ExitCode> {
+    let (mut scenario, iterations_given) = scenario(args, mode, vec![1024, 16_384, 65_536, 1 << 20])?;
     // its noise is the trace's; of its schedulers only the windows are looked at
     let is_windows = |s: &SchedulerSpec| matches!(s, SchedulerSpec::Coordinated(_));
     scenario.schedulers.retain(is_windows);
@@ -125,12 +138,7 @@ fn costs(args: &Args, trace: &Path) -> anyhow::Result<ExitCode> {
     }
     scenario.check()?;
     let file = trace_file(trace, &measured);
-    let question = WhatIf {
-        iterations_given: args.scenario.is_some() || args.flags.iterations.is_some(),
-        windows,
-        measured,
-        scenario,
-    };
+    let question = WhatIf { iterations_given, windows, measured, scenario };
     let bar = Progress::steps_of_work("simulations", question.steps());
     let answer =
         question.answer(|steps| bar.steps_more(steps), |known| bar.show(&view::costs(known).to_string()))?;
