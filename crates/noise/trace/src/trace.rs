@@ -88,8 +88,8 @@ pub struct TraceMeta {
     /// its name ([`Source::class`]); [`Trace::class`] applies this rule.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub classes: BTreeMap<Source, Class>,
-    /// What a reader of the trace must know: what was not stated in the file of another tool and had to be derived, and what was
-    /// changed while the file was read. One sentence each.
+    /// Notes for the reader of the trace, one sentence each: values that the file of another tool does not state and that were derived, and
+    /// rows that were changed or left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// The file was a histogram, and the instants of its detours are random: nothing can be concluded from them.

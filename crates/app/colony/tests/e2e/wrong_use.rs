@@ -77,7 +77,7 @@ fn comparisons_and_formats_that_cannot_be_are_explained() {
     let trace = trace.to_str().expect("plain");
     text(&["noise", "show", trace]);
     fails(&["noise", "diff", trace], 2, "<AFTER>");
-    fails(&["noise", "convert", trace, "x.bogus"], 2, "its format cannot be told");
+    fails(&["noise", "convert", trace, "x.bogus"], 2, "its name does not say which format to write");
     fails(&["noise", "convert", trace, "x.csv", "--to", "bogus"], 2, "there are: parquet");
     fails(&["noise", "convert", trace, "/nonexistent/x.csv"], 1, "the folder /nonexistent");
     fails(&["noise", "show", trace, "--period", "100ms"], 2, "--duty");

@@ -109,7 +109,7 @@ impl Format {
     }
 }
 
-/// What the first bytes of a file show.
+/// The kind of a file by its first bytes.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Content {
     /// A header or the structure names the format.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files as other tools write them: what is read, what is refused, and in which words.
+//! Files of other tools: which are read, which are refused, and the words of the errors.
 
 use super::*;
 use crate::Source;

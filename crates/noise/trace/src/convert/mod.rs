@@ -43,7 +43,7 @@ use text::HEAD;
 
 use crate::trace::{Problem, Trace, TraceError, parquet};
 
-/// Reads a trace in any format; with `None` the format is told from the content, then from the name.
+/// Reads a trace in any format; with `None` the content determines the format.
 ///
 /// # Errors
 /// [`TraceError`]: the file is not there, is of no known format, or is damaged (where, and what was found).
@@ -77,7 +77,7 @@ fn open(path: &Path, format: Option<Format>) -> Result<Trace, Problem> {
     Ok(trace)
 }
 
-/// Note on a file of which nothing says what it is.
+/// Note on a file whose format was guessed.
 const GUESS: &str = "no header says what the file's two columns are: they are read as start and length of detours in nanoseconds";
 
 /// The format of a file, and whether it is a guess.
@@ -130,7 +130,7 @@ fn parse_stream(mut input: impl Read, format: Format) -> Result<Trace, Problem> 
     }
 }
 
-/// Writes a trace in `format`; with `None` the format is told from the name. The whole file appears, or none.
+/// Writes a trace in `format`; with `None` the name determines the format. The whole file appears, or none.
 /// Netgauge text gets all CPUs merged; [`netgauge::write`] takes one.
 ///
 /// # Errors

@@ -78,7 +78,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
 /// Checks that the lines at the head of a file can be offsets and lengths of detours.
 ///
 /// # Errors
-/// What contradicts it. `None` if the lines are not two numbers each.
+/// The contradiction. `None` if the lines are not two numbers each.
 pub(super) fn plausible(head: &str) -> Option<Result<(), String>> {
     // the last line of a longer file may be cut off
     let whole =

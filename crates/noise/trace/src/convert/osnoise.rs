@@ -166,7 +166,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     file.end()
 }
 
-/// What was read so far.
+/// The file as far as it is read.
 #[derive(Default)]
 struct File {
     header: Header,

@@ -15,7 +15,7 @@ use super::text::{Header, Lines};
 use crate::Source;
 use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
 
-/// What a line says.
+/// An event of a line.
 #[derive(Debug, PartialEq, Eq)]
 enum Event {
     /// One thread follows another.
@@ -119,7 +119,7 @@ fn thread(name: &str, pid: &str) -> Option<Thread> {
     Some(Thread { pid: pid.parse().ok()?, source })
 }
 
-/// What is known of a CPU.
+/// The state of a CPU.
 #[derive(Default)]
 struct Cpu {
     /// Its thread and since when; `None` before the first switch and after lost events.
@@ -128,11 +128,11 @@ struct Cpu {
     since_ns: Option<i64>,
     /// Interrupts that have begun, the innermost last.
     open: Vec<(Interrupt, Source, i64)>,
-    /// Time of which the thread is known, nanoseconds.
+    /// Nanoseconds during which the thread of the CPU is known.
     known_ns: u64,
 }
 
-/// What was read so far.
+/// The file as far as it is read.
 #[derive(Default)]
 struct File {
     header: Header,

@@ -7,7 +7,7 @@ use std::io::{self, BufRead, Read, Write};
 use crate::trace::{Problem, Stated, TraceMeta, classes, parquet::META_KEY};
 use crate::{Class, Source};
 
-/// Bytes at the head of a file that its format is told from.
+/// Bytes at the head of a file that determine its format.
 pub(super) const HEAD: usize = 1 << 20;
 
 /// The longest line a text format may have.

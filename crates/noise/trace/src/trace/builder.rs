@@ -179,7 +179,7 @@ impl TraceBuilder {
         }
     }
 
-    /// The trace of another tool. What the file does not state about its observation is derived from the detours, with a note. The
+    /// The trace of another tool. Values that the file does not state about its observation are derived from the detours, with a note. The
     /// lengths of detours that overlap on one CPU are gross: the time counts once.
     ///
     /// # Errors

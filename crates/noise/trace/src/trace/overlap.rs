@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of one CPU that overlap, cut so that every instant belongs to one of them.
+//! Cuts overlapping rows of one CPU, so that every instant belongs to one row.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
