@@ -37,6 +37,10 @@ our_apt() {
   apt-get -qq -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt_folder/sources.d" \
     -o Dir::State::Lists="$apt_folder/lists" -o Dir::Cache="$apt_folder/cache" -o APT::Sandbox::User=root "$@"
 }
+our_apt_cache() {
+  apt-cache -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts="$apt_folder/sources.d" \
+    -o Dir::State::Lists="$apt_folder/lists" -o Dir::Cache="$apt_folder/cache" "$@"
+}
 # the index of source packages, no older than a day if the archive can be reached
 update_index() {
   mkdir -p "$apt_folder/lists/partial" "$apt_folder/cache/archives/partial" "$apt_folder/sources.d"
@@ -59,29 +63,25 @@ update_index() {
     die "the index of source packages cannot be fetched, see above: is there a network, and does /etc/apt name Debian's archive?"
   fi
 }
-# the newest version of a source package in the index, as in the name of its files
-version_of() {
-  sed -n "s/^'.*' $1_\(.*\)\.dsc .*/\1/p" <<< "$index"
+# the versions of a source package in the index, the newest first
+versions_of() {
+  our_apt_cache showsrc --only-source "$1" | sed -n 's/^Version: //p' | sort -uV | tac
 }
-# the unpacked source of a package, with Debian's patches, in a fresh copy; its folder in $source
-unpack() {
-  local package=$1 kept=$work/$1_$2 new=$temporary/fetch
-  if [ ! -d "$kept" ]; then
-    mkdir "$new"
-    if ! (cd "$new" && our_apt source "$package" > /dev/null); then
-      [ -z "${COLONY_NEW_INDEX:-}" ] || die "the source of $package $2 cannot be fetched, see above: is there a network?"
-      echo "the archive may have dropped $package $2 since the index was fetched: fetching the index again" >&2
-      rm -f "$apt_folder/updated"
-      COLONY_NEW_INDEX=1 exec "$0" "$out" "${names[@]}"
-    fi
-    # older versions
-    rm -rf "$work/$package"_*
-    mv -T "$(find "$new" -mindepth 1 -maxdepth 1 -type d)" "$kept"
-    rm -rf "$new"
-  fi
-  source=$temporary/source
-  rm -rf "$source"
-  cp -a "$kept" "$source"
+# fetches and unpacks version $2 of a source package, with Debian's patches, if it is not there
+fetch() {
+  local package=$1 version=$2 kept new=$temporary/fetch
+  kept=$(kept_of "$package" "$version")
+  [ ! -d "$kept" ] || return 0
+  rm -rf "$new"
+  mkdir "$new"
+  (cd "$new" && our_apt source "$package=$version" > /dev/null) || return 1
+  # other versions
+  rm -rf "$work/$package"_*
+  mv -T "$(find "$new" -mindepth 1 -maxdepth 1 -type d)" "$kept"
+}
+# the folder of a version: without an epoch, as in the names of its files
+kept_of() {
+  echo "$work/$1_${2#*:}"
 }
 
 # true if the program is to be built
@@ -105,14 +105,28 @@ put() {
 # build NAME PACKAGE: the function make_NAME makes the file that it is given, in the source's folder. Its commands are joined by
 # &&: bash does not end a function at the first failure if the caller asks for the result
 build() {
-  local name=$1 package=$2 version from source
+  local name=$1 package=$2 version from source versions
   is_wanted "$name" || return 0
-  version=$(version_of "$package")
-  [ -n "$version" ] || die "the archive has no source package $package"
-  from="$package $version, $recipe"
-  ! is_made_from "$name" "$from" || return 0
-  echo "building $name of $package $version" >&2
-  unpack "$package" "$version"
+  mapfile -t versions < <(versions_of "$package")
+  [ ${#versions[@]} -gt 0 ] || die "the archive has no source package $package"
+  for version in "${versions[@]}"; do
+    from="$package $version, $recipe"
+    ! is_made_from "$name" "$from" || return 0
+    echo "building $name of $package $version" >&2
+    ! fetch "$package" "$version" || break
+    # an index may be a day old, and may name a version before the archive has its files
+    if [ -z "${COLONY_NEW_INDEX:-}" ]; then
+      echo "the archive does not have $package $version: fetching the index again" >&2
+      rm -f "$apt_folder/updated"
+      COLONY_NEW_INDEX=1 exec "$0" "$out" "${names[@]}"
+    fi
+    [ "$version" != "${versions[-1]}" ] ||
+      die "the source of $package cannot be fetched in any version (${versions[*]}), see above: is there a network?"
+    echo "the archive's index names $package $version, but the archive does not have it: taking the next older version" >&2
+  done
+  source=$temporary/source
+  rm -rf "$source"
+  cp -a "$(kept_of "$package" "$version")" "$source"
   (cd "$source" && "make_$name" "$temporary/$name") > "$work/$name.log" 2>&1 ||
     { tail -20 "$work/$name.log" >&2; die "$name of $package $version does not build: see $work/$name.log"; }
   strip "$temporary/$name"
@@ -170,7 +184,6 @@ for name in "${names[@]}"; do
 done
 recipe="programs.sh $(sha256sum < "$0" | cut -c1-16)"
 update_index
-index=$(our_apt source --print-uris lua5.4 sqlite3 libzstd xz-utils fasttree)
 build lua lua5.4
 build lua-musl lua5.4
 build sqlite3 sqlite3

@@ -246,12 +246,26 @@ class WhatIf:
     @property
     def noisy_ns(self) -> Floats:
         """Its mean with all of the node's noise."""
-        return np.array(self._of([s["noisy"] for s in self._answer["scales"]], "ns"), np.float64)
+        return self._noisy("ns")
 
     @property
     def noisy_ci95_ns(self) -> Floats:
-        """Half the width of its 95 % confidence interval; NaN where there is none."""
-        return np.array(self._of([s["noisy"] for s in self._answer["scales"]], "ci95_ns"), np.float64)
+        """Half of its 95 % interval, the longer side: by what the trace did not show of the node, and by what was
+        simulated; NaN where it is not known, or without an upper end."""
+        return self._noisy("ci95_ns")
+
+    @property
+    def noisy_low_ns(self) -> Floats:
+        """Lower end of the 95 % interval; NaN where it is not known."""
+        return self._noisy("low_ns")
+
+    @property
+    def noisy_high_ns(self) -> Floats:
+        """Upper end of the 95 % interval; NaN where it is not known, or where the trace gives none."""
+        return self._noisy("high_ns")
+
+    def _noisy(self, field: str) -> Floats:
+        return np.array(self._of([s["noisy"] for s in self._answer["scales"]], field), np.float64)
 
     @property
     def sources(self) -> list[str]:
@@ -271,8 +285,18 @@ class WhatIf:
 
     @property
     def cost_ci95_ns(self) -> Floats:
-        """Half the width of its 95 % confidence interval: a cost within it cannot be told from 0."""
+        """Half of its 95 % interval, the longer side, as of :attr:`noisy_ci95_ns`."""
         return self._table("sources", "cost", "ci95_ns")
+
+    @property
+    def cost_low_ns(self) -> Floats:
+        """Lower end of the 95 % interval: a cost whose lower end is not above 0 cannot be told from 0."""
+        return self._table("sources", "cost", "low_ns")
+
+    @property
+    def cost_high_ns(self) -> Floats:
+        """Upper end of the 95 % interval; NaN where it is not known, or where the trace gives none."""
+        return self._table("sources", "cost", "high_ns")
 
     @property
     def remedies(self) -> list[str]:

@@ -145,7 +145,7 @@ def what_if(
     side: Count | None = None,
     machine: str | os.PathLike[str] | Mapping[str, Any] = "loggopsim",
     ranks_per_node: Count | None = None,
-    repetitions: Count = 8,
+    repetitions: Count = 32,
     seed: Count = 1,
     period_ns: Time | None = None,
     duty: float | None = None,
@@ -166,6 +166,8 @@ def what_if(
     ``ranks_per_node``
         If it is not given and ``machine`` is one of :data:`MACHINES`: a rank for each CPU measured, as long as there
         are at most 2,097,152 ranks.
+    ``repetitions``
+        The most runs of each simulation: no more than make the figures surer.
     ``period_ns``, ``duty``, ``clock_offset_ns``, …
         The windows, as of :func:`simulate`.
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The choice of spare cores and windows in words: one table for terminals and pages.
 
-use colony_project::choose::{Answer, Choice, Scale};
+use colony_project::choose::{Answer, Choice, Scale, Throughput};
 
 use crate::format;
 
@@ -61,7 +61,7 @@ pub fn rows(answer: &Answer) -> Vec<Vec<String>> {
             _ if scale.alike.contains(&place) => "= ",
             _ => "",
         };
-        let half = t.ci95.map_or("?".into(), |half| format!("{:.2}", 100.0 * half));
+        let half = t.ci95.map_or("–".into(), |half| format!("{:.2}", 100.0 * half));
         format!("{mark}{:.2} ± {half}", 100.0 * t.share)
     };
     let row = |(place, choice): (usize, &Choice)| {
@@ -115,6 +115,15 @@ pub fn notes(answer: &Answer) -> Vec<String> {
             format::counted(answer.cores.into(), "core")
         ));
     }
+    let unbounded = |t: &Throughput| t.ci95.is_none() && t.simulation_ci95.is_some();
+    if answer.scales.iter().flat_map(|s| s.throughput.iter().flatten()).any(unbounded) {
+        notes.push(
+            "± –: the trace does not tell how far the node may be from the figure: it is too short, or the lengths of its \
+             detours have a tail index below 2"
+                .into(),
+        );
+    }
+    notes.extend(answer.warnings.iter().cloned());
     if answer.stopped {
         notes.push("the time for simulations ended before every node count was simulated".into());
     }

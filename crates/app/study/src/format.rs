@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers as people read them: three significant digits and a unit.
 
+use colony_project::changes::Added;
 pub use colony_stats::text::count;
 use colony_stats::text::grouped;
 
@@ -73,6 +74,27 @@ pub fn percent(share: f64) -> String {
     format!("{} %", number(share * 100.0))
 }
 
+/// The interval is shown instead of the figure if half of it is more than this share of the figure.
+const ROUGH: f64 = 0.25;
+
+/// Time that noise adds, as far as it is known: `212 % ± 8 %`, `40–310 %`, `≤ 3 %`, or without an upper end `≥ 40 %`; `percent`
+/// writes a share.
+#[must_use]
+pub fn added(a: &Added, percent: impl Fn(f64) -> String) -> String {
+    match (a.low, a.high) {
+        (Some(low), Some(high)) if low <= 0.0 => format!("≤ {}", percent(high.max(0.0))),
+        (Some(low), Some(high)) if a.ci95.is_none_or(|half| half > ROUGH * a.share) => {
+            format!("{}–{}", percent(low).trim_end_matches(" %"), percent(high))
+        }
+        (Some(low), None) => format!("≥ {}", percent(low)),
+        // older files have no ends
+        _ => a.ci95.map_or_else(
+            || format!("~{}", percent(a.share)),
+            |half| format!("{} ± {}", percent(a.share), percent(half)),
+        ),
+    }
+}
+
 /// Bytes a second with a unit that fits.
 #[must_use]
 pub fn bytes_per_s(rate: f64) -> String {
@@ -94,6 +116,19 @@ pub fn times(ratio: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn added_time_is_shown_as_far_as_it_is_known() {
+        let of = |share: f64, low: Option<f64>, high: Option<f64>| {
+            let ci95 = low.zip(high).map(|(low, high)| (share - low).max(high - share));
+            added(&Added { share, ci95, low, high }, percent)
+        };
+        assert_eq!(of(2.0, Some(1.75), Some(2.25)), "200 % ± 25 %");
+        assert_eq!(of(2.0, Some(0.5), Some(4.0)), "50–400 %");
+        assert_eq!(of(0.01, Some(0.0), Some(0.03)), "≤ 3 %");
+        assert_eq!(of(2.0, Some(1.5), None), "≥ 150 %");
+        assert_eq!(of(2.0, None, None), "~200 %");
+    }
 
     #[test]
     fn numbers_have_three_digits_and_a_unit() {

@@ -8,6 +8,7 @@ use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Preempt};
 use colony_sim::simulate::{Outcome, Simulation, simulate_for};
 use colony_sim::source::{Class, Model, Source, Trace};
+use colony_sim::words::once;
 use colony_time::Windows;
 use rayon::prelude::*;
 
@@ -208,7 +209,7 @@ pub fn scaling(
             curves.push(ScalingCurve { noise_percent: level.percent, scheduler: kind, points });
         }
     }
-    warnings.dedup();
+    let warnings = once(&warnings).into_iter().cloned().collect();
     let scaling = Scaling {
         command: command.into(),
         model: "level-engine/1".into(),

@@ -129,16 +129,20 @@ pub(crate) fn cost(c: &Cost) -> String {
         Cost::NotSeen => NOT_SEEN.into(),
         Cost::NotSimulated => NOT_SIMULATED.into(),
         Cost::Simulated { added: a, at_most, .. } => {
-            format!("{}{}", if *at_most { "≤ " } else { "" }, added(a))
+            match added(a) {
+                text if !at_most || text.starts_with('≤') => text,
+                // no less than this by the trace, and only a part of it by the change: nothing is known
+                text if text.starts_with('≥') => "–".into(),
+                text => format!("≤ {text}"),
+            }
         }
     }
 }
 
-/// A share of an iteration with its interval: `212 % ± 8 %`.
+/// A share of an iteration as far as it is known: `212 % ± 8 %`, `40–310 %`.
 #[must_use]
 pub fn added(a: &Added) -> String {
-    let half = a.ci95.map_or(String::new(), |half| format!(" ± {}", percent(half)));
-    format!("{}{half}", percent(a.share))
+    colony_study::format::added(a, percent)
 }
 
 /// A finding: title, evidence, remedies with risk and undo. `whole`: nothing is shortened.

@@ -9,11 +9,12 @@ use colony_sim::fit::Verdict;
 use colony_sim::source::{Arrivals, Dist};
 use colony_sim::spec::{Scenario, SchedulerSpec};
 use colony_sim::sweep::{Finished, Results};
-use colony_sim::what_if::{Answer, Time};
+use colony_sim::what_if::{Answer, Scale, Time};
+use colony_sim::words::once;
 use colony_study::format::NOT_SEEN;
 
 use crate::table::{self, name, wrap};
-use crate::units::{count, counted, percent, three, time};
+use crate::units::{count, counted, interval, percent, percent_interval, three, time};
 
 /// A scenario's points, a row each; a column for each value swept.
 #[must_use]
@@ -33,7 +34,7 @@ pub fn results(r: &Results) -> String {
     let mut out = format!("{}\n\n{t}\n", wrap(&headline(&r.scenario)));
     let mut warnings: Vec<&String> = r.points.iter().flat_map(|p| &p.outcome.warnings).collect();
     warnings.sort();
-    let warnings = unlike(warnings);
+    let warnings = once(warnings);
     for warning in warnings.iter().take(MOST_NOTES) {
         let _ = writeln!(out, "{}", wrap(&format!("note: {warning}")));
     }
@@ -41,13 +42,6 @@ pub fn results(r: &Results) -> String {
         let _ = writeln!(out, "… and {} more (--json)", warnings.len() - MOST_NOTES);
     }
     out
-}
-
-/// The first of all that differ in their numbers only.
-fn unlike(warnings: Vec<&String>) -> Vec<&String> {
-    let mut seen = BTreeSet::new();
-    let words = |w: &String| w.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
-    warnings.into_iter().filter(|w| seen.insert(words(w))).collect()
 }
 
 /// Notes shown; the rest is in the JSON.
@@ -162,10 +156,14 @@ pub fn costs(a: &Answer) -> comfy_table::Table {
     let noisy = a.scales.iter().map(|s| time(s.noisy.ns)).collect();
     let all = percent(a.sources.iter().map(|s| s.stolen_share).sum());
     t.add_row(cells("with this node's noise".into(), all, noisy));
-    t.add_row(cells("of that, what each source costs:".into(), String::new(), none()));
+    let sure = a.scales.iter().map(|s| ends(&s.noisy)).collect();
+    t.add_row(cells("  95 % interval".into(), String::new(), sure));
+    let half = |s: &Scale| s.noisy.simulation_ci95_ns.map_or("–".into(), |ns| format!("± {}", time(ns)));
+    t.add_row(cells("  by simulation alone".into(), String::new(), a.scales.iter().map(half).collect()));
+    t.add_row(cells("cost of each source".into(), String::new(), none()));
     for s in &a.sources {
         let costs = s.cost.iter().map(difference).collect();
-        t.add_row(cells(format!("  {}", name(&s.name, 24)), percent(s.stolen_share), costs));
+        t.add_row(cells(format!("  {}", name(&s.name, 20)), percent(s.stolen_share), costs));
     }
     t.add_row(cells("with all noise, but".into(), String::new(), none()));
     for r in &a.remedies {
@@ -173,7 +171,7 @@ pub fn costs(a: &Answer) -> comfy_table::Table {
             SchedulerSpec::Coordinated(_) => "  coordinated windows",
             _ => "  a spare core",
         };
-        t.add_row(cells(what.into(), String::new(), r.time.iter().map(|x| time(x.ns)).collect()));
+        t.add_row(cells(what.into(), String::new(), r.time.iter().map(figure).collect()));
     }
     t
 }
@@ -185,10 +183,29 @@ pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> Stri
     let mut out = format!("{}\n\n{t}\n", wrap(&question(scenario, a)));
     let mut notes = vec![
         "a source's cost is the time with all noise less the time without this source alone; costs need not add up. \
-         ~0: cannot be told from nothing; ~1 ms: known to a quarter of itself or worse; not seen: \
-         it made no difference in all that was simulated"
+         Figures are those of the node, as far as this trace shows it: 1–3 ms: the 95 % interval, where it is wider than a \
+         quarter of the figure; ≤ 1 ms: cannot be told from nothing, but is no more; not seen: it made no difference in all \
+         that was simulated"
             .to_owned(),
     ];
+    let times = || {
+        let costs = a.sources.iter().flat_map(|s| s.cost.iter().flatten());
+        a.scales.iter().map(|s| &s.noisy).chain(costs).chain(a.remedies.iter().flat_map(|r| &r.time))
+    };
+    if times().any(|t| t.low_ns.is_some() && t.high_ns.is_none()) {
+        notes.push(
+            "≥ 1 ms: the trace gives no upper end: its longest detours decide, and their lengths vary so much (tail index \
+             below 2) that longer ones are to be expected"
+                .to_owned(),
+        );
+    }
+    if times().any(|t| t.low_ns.is_none()) {
+        notes.push(
+            "~1 ms: how far the node may be from this figure is not known: it was simulated once only, or an iteration is \
+             longer than a sixteenth of the trace"
+                .to_owned(),
+        );
+    }
     if let SchedulerSpec::Coordinated(w) = windows {
         let period = time(w.period_ns as f64);
         notes.push(format!("windows: period {period}, {} favored (--period, --duty)", w.duty_cycle));
@@ -208,7 +225,7 @@ pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> Stri
              waiting for {wait} on average"
         ));
     }
-    notes.extend(unlike(a.warnings.iter().collect()).into_iter().take(MOST_NOTES).cloned());
+    notes.extend(once(&a.warnings).into_iter().take(MOST_NOTES).cloned());
     for note in notes {
         let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
     }
@@ -230,22 +247,40 @@ fn question(s: &Scenario, a: &Answer) -> String {
     text
 }
 
-/// A figure known to this share of itself is shown as rough.
+/// A figure that is known to this share of itself is shown alone.
 const ROUGH: f64 = 0.25;
 
+/// Text of a time that the trace gives no interval.
+const UNKNOWN: &str = "–";
+
 fn difference(t: &Option<Time>) -> String {
-    match t {
-        None => NOT_SEEN.into(),
-        Some(t) if t.is_about_nothing() => "~0".into(),
-        Some(t) if t.ci95_ns.is_none_or(|half| half > ROUGH * t.ns.abs()) => format!("~{}", time(t.ns)),
-        Some(t) => time(t.ns),
+    t.as_ref().map_or_else(|| NOT_SEEN.into(), figure)
+}
+
+/// A time as far as it is known: alone, as an interval, or as one of its ends.
+fn figure(t: &Time) -> String {
+    match (t.low_ns, t.high_ns) {
+        (Some(low), Some(high)) if low <= 0.0 => format!("≤ {}", time(high.max(0.0))),
+        (Some(low), Some(high)) if (high - t.ns).max(t.ns - low) > ROUGH * t.ns.abs() => interval(low, high),
+        (Some(_), Some(_)) => time(t.ns),
+        (Some(low), None) if low > 0.0 => format!("≥ {}", time(low)),
+        (Some(_), None) => UNKNOWN.into(),
+        (None, _) => format!("~{}", time(t.ns)),
+    }
+}
+
+fn ends(t: &Time) -> String {
+    match (t.low_ns, t.high_ns) {
+        (Some(low), Some(high)) => interval(low, high),
+        (Some(low), None) => format!("≥ {}", time(low)),
+        (None, _) => UNKNOWN.into(),
     }
 }
 
 /// Models of a trace's sources, a row each.
 #[must_use]
 pub fn fits(all: &[Fitted]) -> String {
-    let mut t = table::new(["source", "of CPU", "comes", "lasts", "fit"]);
+    let mut t = table::new(["source", "% of CPU", "comes", "lasts", "fit"]);
     let mut left_out = 0;
     for f in all {
         let Some(fit) = &f.fit else {
@@ -262,7 +297,10 @@ pub fn fits(all: &[Fitted]) -> String {
         };
         t.add_row([
             name(&f.name, 20),
-            percent(f.stolen_share),
+            f.sampling.map_or_else(
+                || UNKNOWN.into(),
+                |s| percent_interval(s.stolen_share).trim_end_matches(" %").to_owned(),
+            ),
             format!("{after}{}", dist(gap)),
             dist(&fit.model.length),
             verdict.into(),
@@ -276,6 +314,11 @@ pub fn fits(all: &[Fitted]) -> String {
             if left_out == 1 { "1 source is".into() } else { format!("{left_out} sources are") }
         );
     }
+    out.push_str(&wrap(
+        "% of CPU: 95 % interval of the share of the CPUs that the source takes, as far as this trace shows it (--json has the share in the \
+         trace, and the intervals of gaps and lengths)",
+    ));
+    out.push('\n');
     out.push_str(&wrap("fit: how far measured and modelled times are apart: good up to 5 %, poor over 10 %; measured: their own quantiles, where no family fits"));
     out.push('\n');
     out
@@ -322,15 +365,16 @@ mod tests {
     }
 
     #[test]
-    fn notes_that_differ_in_numbers_only_are_shown_once() {
-        let notes = ["runs for 12 ns".to_owned(), "runs for 4000 ns".to_owned(), "other".to_owned()];
-        assert_eq!(unlike(notes.iter().collect()), [&notes[0], &notes[2]]);
-    }
-
-    #[test]
     fn hostile_names_stay_in_their_cells() {
         let hostile = "thread:\u{1b}[2J".repeat(20);
-        let cost = vec![Some(Time { ns: 5.0, ci95_ns: Some(9.0) }), None];
+        let between = |low: f64, high: f64| Time {
+            ns: 5.0,
+            ci95_ns: Some(9.0),
+            low_ns: Some(low),
+            high_ns: Some(high),
+            simulation_ci95_ns: Some(0.1),
+        };
+        let cost = vec![Some(between(-4.0, 14.0)), Some(between(2.0, 14.0)), Some(between(4.9, 5.1)), None];
         let source = colony_sim::what_if::SourceCost { name: hostile.clone(), stolen_share: 0.1, cost };
         let answer = Answer {
             cpus: 1,
@@ -342,7 +386,10 @@ mod tests {
         };
         let windows = SchedulerSpec::named("coordinated").expect("known");
         let table = what_if(&Scenario::default(), &windows, &answer);
-        assert!(!table.contains('\u{1b}') && table.contains("~0") && table.contains("not seen"), "{table}");
+        assert!(
+            !table.contains('\u{1b}') && table.contains("≤ 14 ns") && table.contains("not seen"),
+            "{table}"
+        );
         assert!(table.lines().all(|l| l.chars().count() <= 80), "{table}");
     }
 }

@@ -15,6 +15,43 @@ pub fn time(ns: f64) -> String {
     format!("{} {unit}", three(value))
 }
 
+/// Two times with their unit: `18–140 µs`, the upper one with two digits.
+#[must_use]
+pub fn interval(low_ns: f64, high_ns: f64) -> String {
+    let (unit, name) = match high_ns.abs().max(low_ns.abs()) {
+        x if x < 1e3 => (1.0, "ns"),
+        x if x < 1e6 => (1e3, "µs"),
+        x if x < 1e9 => (1e6, "ms"),
+        _ => (1e9, "s"),
+    };
+    format!("{} {name}", ends(low_ns / unit, high_ns / unit))
+}
+
+/// Two shares as percentages: `0.5–1.1 %`.
+#[must_use]
+pub fn percent_interval([low, high]: [f64; 2]) -> String {
+    format!("{} %", ends(100.0 * low, 100.0 * high))
+}
+
+/// Two numbers with the decimals that give the upper one two digits, the lower one to a seventh, and that tell them apart.
+fn ends(low: f64, high: f64) -> String {
+    let two_digits = match high.abs() {
+        x if x >= 10.0 => 0,
+        x if x >= 1.0 => 1,
+        x if x >= 0.1 => 2,
+        _ => 3,
+    };
+    let text = |decimals: usize| (format!("{low:.decimals$}"), format!("{high:.decimals$}"));
+    let is_exact = |decimals: &usize| {
+        let off = (low - (low * 10f64.powi(*decimals as i32)).round() / 10f64.powi(*decimals as i32)).abs();
+        let (low_text, high_text) = text(*decimals);
+        off <= low.abs() / 7.0 && (low_text != high_text || low == high)
+    };
+    let decimals = (two_digits..two_digits + 2).find(is_exact).unwrap_or(two_digits + 2);
+    let (low, high) = text(decimals);
+    format!("{low}–{high}")
+}
+
 /// Three significant digits, without an exponent.
 #[must_use]
 pub fn three(value: f64) -> String {
@@ -71,5 +108,10 @@ mod tests {
         assert_eq!(percent(1.0), "100 %");
         assert_eq!(count(1_234_567), "1,234,567");
         assert_eq!(count(12), "12");
+        let seen =
+            [(18_200.0, 140_000.0), (410.0, 9_000.0), (0.04e6, 3.14e6), (1.041e6, 1.049e6), (9e3, 69e3)];
+        let seen = seen.map(|(low, high)| interval(low, high));
+        assert_eq!(seen, ["18–140 µs", "0.4–9.0 µs", "0.04–3.14 ms", "1.04–1.05 ms", "9–69 µs"]);
+        assert_eq!(percent_interval([0.005, 0.0112]), "0.5–1.1 %");
     }
 }

@@ -36,8 +36,15 @@ pub struct Change {
 pub struct Added {
     /// The share; 1 doubles the time.
     pub share: f64,
-    /// Half of its 95 % confidence interval; `None` if too little was simulated to know.
+    /// Half of its 95 % interval, which allows for the trace and the simulation; `None` if it is not known, or without an
+    /// upper end ([`Time`]).
     pub ci95: Option<f64>,
+    /// Lower end of the interval; `None` if it is not known.
+    #[serde(default)]
+    pub low: Option<f64>,
+    /// Upper end of the interval; `None` if it is not known, or if the trace gives none.
+    #[serde(default)]
+    pub high: Option<f64>,
 }
 
 /// A step of the sequence.
@@ -207,7 +214,13 @@ fn question(measured: &Measured, nodes: u32) -> Result<WhatIf, SpecError> {
 impl Added {
     fn of(time: Time, quiet_ns: f64) -> Self {
         let quiet_ns = quiet_ns.max(1.0);
-        Self { share: time.ns / quiet_ns - 1.0, ci95: time.ci95_ns.map(|half| half / quiet_ns) }
+        let share = |ns: f64| ns / quiet_ns - 1.0;
+        Self {
+            share: share(time.ns),
+            ci95: time.ci95_ns.map(|half| half / quiet_ns),
+            low: time.low_ns.map(|ns| share(ns).max(0.0)),
+            high: time.high_ns.map(share),
+        }
     }
 }
 
@@ -324,7 +337,10 @@ impl<F: Fn()> Costing<F> {
     /// Simulates two parts further if that may tell them apart. Returns `false` if they are told apart, or if nothing more
     /// can be done.
     fn refined(&mut self, a: Part, b: Part) -> Result<bool, SpecError> {
-        let unclear = self.parts.difference(a, b).is_some_and(|gain| gain.is_about_nothing());
+        let unclear = self
+            .parts
+            .difference(a, b)
+            .is_some_and(|gain| gain.is_about_nothing() && gain.is_worth_more_runs(0.0));
         if !unclear || !(self.parts.has_more(a) || self.parts.has_more(b)) || self.stops() {
             return Ok(false);
         }

@@ -16,7 +16,7 @@ use std::fmt;
 
 use colony_sim::source::{Class, MeasuredSource};
 use colony_sim::spec::{Measured, Scenario, SchedulerSpec, SpecError};
-use colony_sim::what_if::{Part, Parts, WhatIf, ranks_per_node};
+use colony_sim::what_if::{Excess, Part, Parts, WhatIf, doubts, ranks_per_node};
 use serde::{Deserialize, Serialize};
 
 use crate::Budget;
@@ -60,6 +60,9 @@ pub struct Answer {
     pub bound: Vec<String>,
     /// `true` if the budget ended before every node count was simulated.
     pub stopped: bool,
+    /// What the trace itself says against the figures.
+    #[serde(default)]
+    pub warnings: Vec<String>,
 }
 
 /// Spare cores, windows, both or nothing.
@@ -99,18 +102,37 @@ pub struct Scale {
 pub struct Throughput {
     /// The share.
     pub share: f64,
-    /// Half of its 95 % confidence interval; `None` if too little was simulated to know.
+    /// Half of its 95 % interval (its longer side): the largest distance between `share` and the throughput of the node
+    /// itself. It allows for detours that the trace does not show and for the error of the simulation. `None` if it is not known, or without a lower end: a trace of detours whose lengths have
+    /// infinite variance does not bound them.
     pub ci95: Option<f64>,
+    /// Half of the 95 % interval of the simulation alone; `None` if too little was simulated to know.
+    pub simulation_ci95: Option<f64>,
 }
 
-impl Throughput {
-    /// Returns `true` if this one, which is the larger, cannot be told from `other`.
-    #[must_use]
-    pub fn is_like(&self, other: &Self) -> bool {
-        match self.ci95.zip(other.ci95) {
-            Some((a, b)) => self.share - other.share <= a.hypot(b),
-            None => true,
-        }
+/// A throughput, and the same in resamples of the trace.
+struct Resampled {
+    throughput: Throughput,
+    /// Empty if the trace is too short for resamples, or if no noise is left.
+    shares: Vec<f64>,
+}
+
+impl Resampled {
+    /// Returns `true` if this one, which is the larger, cannot be told from `other`. What the trace errs by is in both.
+    fn is_like(&self, other: &Self) -> bool {
+        let apart = self.throughput.share - other.throughput.share;
+        let simulated = self.throughput.simulation_ci95.zip(other.throughput.simulation_ci95);
+        simulated.is_none_or(|(a, b)| apart <= a.hypot(b).hypot(self.trace_half(other, apart)))
+    }
+
+    /// Half of the 95 % interval of the difference `apart` by the trace.
+    fn trace_half(&self, other: &Self, apart: f64) -> f64 {
+        let resamples = self.shares.len().max(other.shares.len());
+        let share = |of: &Self, n: usize| of.shares.get(n).copied().unwrap_or(of.throughput.share);
+        let mut off: Vec<f64> =
+            (0..resamples).map(|n| (share(self, n) - share(other, n) - apart).abs()).collect();
+        off.sort_by(f64::total_cmp);
+        off.get(resamples * 95 / 100).copied().unwrap_or(0.0)
     }
 }
 
@@ -185,7 +207,7 @@ impl Question {
             if stopped {
                 break;
             }
-            let mut scale = Simulated { question: self, nodes, found: BTreeMap::new() };
+            let mut scale = Simulated { question: self, nodes, found: BTreeMap::new(), excess: None };
             for choice in choices.iter().filter(|c| c.impossible.is_none()) {
                 scale.simulate(choice)?;
                 step();
@@ -196,7 +218,8 @@ impl Question {
         let names = |of: fn(Class) -> bool| self.of_class(of).map(|s| s.name.clone()).collect();
         let (movable, bound) = (names(|c| c != Class::Local), names(|c| c == Class::Local));
         let measured = self.measured.cpus() as u32;
-        Ok(Answer { cores: self.cores, measured, choices, scales, movable, bound, stopped })
+        let warnings = doubts(&self.measured).into_iter().collect();
+        Ok(Answer { cores: self.cores, measured, choices, scales, movable, bound, stopped, warnings })
     }
 
     /// Nothing, spare cores, windows, and windows for the threads that spare cores leave.
@@ -280,6 +303,8 @@ struct Simulated<'a> {
     nodes: u32,
     /// `None` if no noise is left.
     found: BTreeMap<Key, Option<(Parts, Part)>>,
+    /// That of the first choice, which has all noise.
+    excess: Option<Excess>,
 }
 
 impl Simulated<'_> {
@@ -297,8 +322,14 @@ impl Simulated<'_> {
         }
         let measured = self.question.measured.without(&key.1);
         let is_quiet = measured.sources.iter().all(|s| s.noise.stolen_share() == 0.0);
-        let found =
-            if is_quiet { None } else { Some(Parts::new(&self.what_if(measured, key.0), self.nodes)?) };
+        let found = if is_quiet {
+            None
+        } else {
+            let question = self.what_if(measured, key.0);
+            let (parts, part) = Parts::with_excess(&question, self.nodes, self.excess)?;
+            self.excess = Some(parts.excess());
+            Some((parts, part))
+        };
         self.found.insert(key, found);
         Ok(())
     }
@@ -313,32 +344,42 @@ impl Simulated<'_> {
         WhatIf { scenario, measured, windows: SchedulerSpec::Preempt, iterations_given }
     }
 
-    fn throughput(&self, choice: &Choice) -> Option<Throughput> {
-        let (speed, ci95) = match self.found.get(&self.key(choice))? {
-            None => (1.0, Some(0.0)),
-            Some((parts, part)) => {
-                let (time, quiet_ns) = (parts.time(*part), parts.quiet_ns());
-                let ns = time.ns.max(f64::MIN_POSITIVE);
-                // to first order, a quotient is as uncertain as what it is divided by
-                (quiet_ns / ns, time.ci95_ns.map(|half| quiet_ns * half / (ns * ns)))
-            }
+    fn throughput(&self, choice: &Choice) -> Option<Resampled> {
+        if choice.impossible.is_some() {
+            return None;
+        }
+        let given = choice.given;
+        let Some((parts, part)) = self.found.get(&self.key(choice))? else {
+            let throughput = Throughput { share: given, ci95: Some(0.0), simulation_ci95: Some(0.0) };
+            return Some(Resampled { throughput, shares: Vec::new() });
         };
-        choice
-            .impossible
-            .is_none()
-            .then(|| Throughput { share: choice.given * speed, ci95: ci95.map(|half| choice.given * half) })
+        let (time, quiet_ns) = (parts.time(*part), parts.quiet_ns());
+        let ns = time.ns.max(f64::MIN_POSITIVE);
+        let share = |ns: f64| given * quiet_ns / ns.max(quiet_ns);
+        // to first order, a quotient is as uncertain as what it is divided by
+        let half = |half: Option<f64>| half.map(|half| given * quiet_ns * half / (ns * ns));
+        let ends = time.low_ns.zip(time.high_ns).map(|(low, high)| [share(low), share(high)]);
+        let throughput = Throughput {
+            share: share(ns),
+            ci95: ends.map(|[high, low]| (high - share(ns)).max(share(ns) - low)),
+            simulation_ci95: half(time.simulation_ci95_ns),
+        };
+        Some(Resampled { throughput, shares: parts.resampled_ns(*part).into_iter().map(share).collect() })
     }
 
     fn scale(&self, choices: &[Choice]) -> Scale {
-        let throughput: Vec<Option<Throughput>> = choices.iter().map(|c| self.throughput(c)).collect();
-        let known = || throughput.iter().enumerate().filter_map(|(c, t)| Some((c, (*t)?)));
+        let found: Vec<Option<Resampled>> = choices.iter().map(|c| self.throughput(c)).collect();
+        let known = || found.iter().enumerate().filter_map(|(c, t)| Some((c, t.as_ref()?)));
         // of equal ones the first, which changes least
-        let best = known().reduce(|best, next| if next.1.share > best.1.share { next } else { best });
+        let better = |a: &Resampled, b: &Resampled| a.throughput.share > b.throughput.share;
+        let best = known().reduce(|best, next| if better(next.1, best.1) { next } else { best });
         let alike = best.map_or_else(Vec::new, |(place, best)| {
             known().filter(|(c, t)| *c != place && best.is_like(t)).map(|(c, _)| c).collect()
         });
         let ranks_per_node = ranks_per_node(self.question.cores.max(1) as usize, &[self.nodes]);
-        Scale { nodes: self.nodes, ranks_per_node, best: best.map(|(c, _)| c), alike, throughput }
+        let best = best.map(|(c, _)| c);
+        let throughput = found.into_iter().map(|t| t.map(|t| t.throughput)).collect();
+        Scale { nodes: self.nodes, ranks_per_node, best, alike, throughput }
     }
 
     /// Simulates the best choices further if they cannot be told apart. Returns `false` if nothing can be done.

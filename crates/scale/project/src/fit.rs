@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Models of measured noise: a few numbers for each source, that can be changed.
 
-use colony_sim::fit::{self, Fit};
+use colony_sim::fit::{self, Fit, Sampling};
 use colony_sim::source::{Class, MeasuredSource, Placement};
 use colony_sim::spec::{Measured, Scenario, SourceSpec};
 use colony_sim::{NodeNoise, SimError};
@@ -22,6 +22,8 @@ pub struct Fitted {
     pub cores: Option<Vec<u32>>,
     /// Share of the CPUs' time that the model takes, placed there.
     pub model_share: f64,
+    /// How far the source's figures may be from those of the trace, on the CPUs that have it; of `stolen_share`, on all.
+    pub sampling: Option<Sampling>,
     /// The model.
     pub fit: Option<Fit>,
     /// The reason for a source without a model.
@@ -55,6 +57,8 @@ fn fit_source(source: &MeasuredSource) -> Result<Fitted, SimError> {
         detours: part.cpus().iter().map(|c| c.detours().len()).sum(),
         stolen_share: part.stolen_share() * share,
         cores: (cpus.len() < all.len()).then(cores),
+        sampling: Sampling::of(&part)
+            .map(|s| Sampling { stolen_share: s.stolen_share.map(|x| x * share), ..s }),
         model_share: fit.as_ref().map_or(0.0, |f| f.model_load * share),
         fit,
         reason,

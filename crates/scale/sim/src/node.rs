@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::scheduler::Scheduler;
-use crate::source::{Placement, Source};
+use crate::source::{Dist, Placement, Source};
 use crate::{Layout, SimError};
 
 /// A node: its noise, and the scheduler that deals with it.
@@ -51,6 +51,23 @@ impl Node {
         self.sources.iter().any(|s| self.scheduler.admits(s.class))
     }
 
+    /// The reason for no interval from the means of runs of a job that takes `cores` cores for `ns` in all, if there is one: a
+    /// source whose few longest bursts decide how long the job takes. Runs then differ by whether they meet these, and
+    /// intervals cover too rarely.
+    #[must_use]
+    pub fn no_interval(&self, cores: f64, ns: f64) -> Option<String> {
+        let decides = |s: &&Source| {
+            let bursts = cores * ns / s.noise.cycle_ns().max(1.0);
+            let share = |lengths: &Dist| lengths.share_of_longest(bursts);
+            self.scheduler.admits(s.class) && s.noise.lengths().map_or(0.0, share) > HALF
+        };
+        let source = &self.sources.iter().find(decides)?.name;
+        Some(format!(
+            "no 95 % interval: the lengths of {source} vary so much that its ten longest detours decide the mean, which is \
+             more likely too low than too high; more iterations or repetitions help"
+        ))
+    }
+
     /// Time after the boot from which a job meets the same noise as after weeks.
     #[must_use]
     pub fn settle_ns(&self) -> u64 {
@@ -81,6 +98,9 @@ impl Node {
     }
 }
 
+/// The longest bursts decide if they have more than this share of the mean square.
+const HALF: f64 = 0.5;
+
 /// The share of its time that `source` asks of `core`.
 pub(crate) fn load(source: &Source, core: u32, cores: u32) -> f64 {
     match source.placement {
@@ -95,7 +115,7 @@ pub(crate) fn load(source: &Source, core: u32, cores: u32) -> f64 {
 mod tests {
     use super::*;
     use crate::scheduler::{Fair, Preempt, SpareCore};
-    use crate::source::{Class, Dist, Model};
+    use crate::source::{Class, Model};
 
     #[test]
     fn a_core_that_noise_would_fill_is_refused() {

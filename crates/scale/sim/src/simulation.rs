@@ -100,7 +100,7 @@ pub struct Outcome {
     /// Mean time of an iteration over all runs.
     pub mean_ns: f64,
     /// Half the width of the 95 % confidence interval of the mean, from the runs' means (Student's t);
-    /// `None` for one run.
+    /// `None` for one run, and where few long detours decide the mean (then `warnings` says so).
     pub ci95_ns: Option<f64>,
     /// Median iteration.
     pub p50_ns: u64,

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Grammar of messages: numbers of things, and articles.
+//! Grammar of messages: numbers of things, and articles; and each note once.
+
+use std::collections::BTreeSet;
 
 /// So many things, as `1 rank` and `3 ranks`.
 ///
@@ -28,4 +30,17 @@ pub fn plural(n: u64, thing: &str) -> String {
 pub fn a(word: &str) -> String {
     let vowel = word.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']);
     format!("{} {word}", if vowel { "an" } else { "a" })
+}
+
+/// The first of all notes that differ in their numbers only.
+///
+/// ```
+/// let notes = ["runs for 12 ns", "runs for 4000 ns", "other"].map(str::to_owned);
+/// assert_eq!(colony_sim::words::once(&notes), ["runs for 12 ns", "other"]);
+/// ```
+#[must_use]
+pub fn once<'a>(notes: impl IntoIterator<Item = &'a String>) -> Vec<&'a String> {
+    let mut seen = BTreeSet::new();
+    let words = |note: &String| note.chars().filter(|c| !c.is_ascii_digit()).collect::<String>();
+    notes.into_iter().filter(|note| seen.insert(words(note))).collect()
 }

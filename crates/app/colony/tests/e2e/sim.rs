@@ -235,6 +235,51 @@ fn one_table_says_what_each_source_costs_and_what_would_help() {
 }
 
 #[test]
+fn intervals_are_those_of_the_node_and_a_short_trace_says_so_once() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = dir.path().join("rare.csv");
+    let mut rows = String::from("# observed_s: 20\n# cpus: 0\ncpu,start_ns,duration_ns,source\n");
+    for ms in (0..20_000).step_by(4) {
+        rows += &format!("0,{ms}000000,5000,irq:local_timer\n");
+    }
+    for s in [3, 11, 12] {
+        rows += &format!("0,{s}001500000,5000000,thread:backup\n");
+    }
+    std::fs::write(&path, rows).expect("written");
+    let path = path.to_str().expect("plain");
+    let args = ["sim", "--what-if", path, "--nodes", "64"];
+    let (table, found) = (text(&args), json(&[&args[..], &["--json"]].concat()));
+    let seen = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(seen.matches("fewer than ten times (thread:backup, 3 times)").count(), 1, "{table}");
+    assert!(table.contains("by simulation alone") && !table.contains("~0"), "{table}");
+    // three may have been one or nine: the interval of a Poisson rate
+    let backup = &found["answer"]["sources"][0];
+    let of = |field: &str| backup["cost"][0][field].as_f64().expect("a number");
+    assert_eq!(backup["name"], "thread:backup");
+    assert!(of("low_ns") < 0.5 * of("ns") && of("high_ns") > 2.0 * of("ns"), "{backup}");
+    assert!(of("simulation_ci95_ns") < 0.5 * of("ci95_ns"), "{backup}");
+    // choices are told apart as far as another trace would tell them apart
+    let choice = text(&["sim", "--what-if", path, "--choose", "--nodes", "64"]);
+    assert!(choice.contains("this trace of 20 s"), "{choice}");
+}
+
+#[test]
+fn no_interval_is_given_where_a_few_long_detours_decide() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let scenario = dir.path().join("pareto.toml");
+    let text_of = "nodes = [64]\nschedulers = [\"preempt\"]\nprogram = { name = \"allreduce\", work = \"1ms\", iterations = 50 }\n\
+        [[noise]]\nname = \"thread:backup\"\n[noise.model]\narrivals = { every = { exponential = { mean_ns = 5e7 } } }\n\
+        length = { pareto = { least_ns = 2e4, shape = 1.2, most_ns = 2e9 } }\n";
+    std::fs::write(&scenario, text_of).expect("written");
+    let scenario = scenario.to_str().expect("plain");
+    let table = text(&["sim", scenario]);
+    let seen = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(seen.contains("no 95 % interval: the lengths of thread:backup vary so much"), "{table}");
+    let found = json(&["sim", scenario, "--json"]);
+    assert!(found["points"][0]["outcome"]["ci95_ns"].is_null(), "{found}");
+}
+
+#[test]
 fn a_table_compares_spare_cores_and_windows_on_each_node_count() {
     let dir = tempfile::tempdir().expect("temp dir");
     let trace = trace(dir.path());

@@ -38,9 +38,8 @@ pub(super) fn figures_of_node(card: &Card) -> Vec<(String, String)> {
     vec![stolen, worst, cost]
 }
 
-/// `212 % ± 8 %`.
 fn added(a: &Added) -> String {
-    a.ci95.map_or_else(|| percent(a.share), |half| format!("{} ± {}", percent(a.share), percent(half)))
+    crate::format::added(a, percent)
 }
 
 /// The changes in order, each with its commands.

@@ -9,9 +9,9 @@ use colony_sim::source::{Class, Model, Source};
 use colony_sim::words::number_of;
 use colony_sim::{LogGops, ring};
 
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, on_this_node};
 use crate::node::{BenchRun, Injection};
-use crate::results::Published;
+use crate::results::{Cell, Published};
 use crate::{StudyError, project};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -52,7 +52,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
                     (16_384, 16_000, "about 20 microseconds"),
                 ],
             )?;
-            rows.extend(on_node(e, c, "barrier", &[16_000])?);
+            rows.extend(on_node(e, c, "barrier", &[16_000]));
             Ok(rows)
         },
     },
@@ -84,7 +84,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
                     (16_384, 200_000, "417 microseconds"),
                 ],
             )?;
-            rows.extend(on_node(e, c, "allreduce", &[16_000, 200_000])?);
+            rows.extend(on_node(e, c, "allreduce", &[16_000, 200_000]));
             Ok(rows)
         },
     },
@@ -112,7 +112,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
                     (16_384, 16_000, "121 microseconds"),
                 ],
             )?;
-            rows.extend(on_node(e, c, "myallreduce", &[16_000])?);
+            rows.extend(on_node(e, c, "myallreduce", &[16_000]));
             Ok(rows)
         },
     },
@@ -207,13 +207,7 @@ fn collective(
     Ok(rows)
 }
 
-fn on_node(
-    e: &Experiment,
-    c: &mut Context<'_>,
-    program: &'static str,
-    detours: &[u64],
-) -> Result<Vec<Published>, StudyError> {
-    let Some(node) = c.node.as_deref_mut() else { return Ok(Vec::new()) };
+fn on_node(e: &Experiment, c: &mut Context<'_>, program: &'static str, detours: &[u64]) -> Vec<Published> {
     let mut rows = Vec::new();
     for &length_ns in [0].iter().chain(detours) {
         let injection = match length_ns {
@@ -233,8 +227,8 @@ fn on_node(
             windows: None,
             seed: c.params.seed,
         };
-        let cell = c.progress.during(&what, c.params.bench_s, || node.bench(&run))?;
-        rows.push(e.row(what, "–", Ours::Ns(cell.mean_ns), &cell.command));
+        let row = |what: &str, cell: &Cell| vec![e.row(what, "–", Ours::Ns(cell.mean_ns), &cell.command)];
+        rows.extend(on_this_node(e, c, (what, run), row));
     }
-    Ok(rows)
+    rows
 }

@@ -14,11 +14,13 @@ mod spare_core;
 mod three_kernels;
 mod virtual_node;
 
+use colony_sim::words::number_of;
 use rayon::prelude::*;
 use serde::Serialize;
 
 use crate::chart::Chart;
-use crate::results::Published;
+use crate::node::BenchRun;
+use crate::results::{Cell, Published};
 use crate::{Node, Params, Progress, StudyError, format};
 
 /// A source document.
@@ -169,6 +171,32 @@ impl Experiment {
             ours: ours.text(),
             value: ours.value(),
             note: note.into(),
+        }
+    }
+}
+
+/// A benchmark of an experiment on this node, as the rows that `rows` makes of its result. If the benchmark fails, or has one
+/// rank only (which never waits for another), there is one row with the reason instead, and the rows of other parts stay.
+fn on_this_node(
+    e: &Experiment,
+    c: &mut Context<'_>,
+    (what, run): (String, BenchRun),
+    rows: impl Fn(&str, &Cell) -> Vec<Published>,
+) -> Vec<Published> {
+    let Some(node) = c.node.as_deref_mut() else { return Vec::new() };
+    let what = format!("{what}, {}", number_of(run.ranks.into(), "rank"));
+    let found = match run.ranks {
+        0 | 1 => {
+            Err("one rank never waits for another; give the job two ranks and two CPUs (--ranks, --cpus)"
+                .to_owned())
+        }
+        _ => c.progress.during(&what, run.seconds, || node.bench(&run)).map_err(|e| e.to_string()),
+    };
+    match found {
+        Ok(cell) => rows(&what, &cell),
+        Err(why) => {
+            let (what, note) = (what, format!("not measured: {why}"));
+            vec![Published { ours: "–".into(), value: None, ..e.row(what, "–", Ours::Count(0), &note) }]
         }
     }
 }

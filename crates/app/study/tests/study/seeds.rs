@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 use colony_study::results::Published;
 use colony_study::{Params, seeds};
 
+use crate::fake::Fake;
+
 mod figures;
 
 /// Rows of an experiment, which is run once for all tests.
@@ -186,4 +188,30 @@ fn jaguar_the_ocean_model_gains_tens_of_per_cent() {
     let r = rows("jaguar-pop");
     let gain = value(&r, "1024 nodes, steps of 100 ms and 100 passes");
     assert!((0.1..0.5).contains(&gain), "{gain}");
+}
+
+#[test]
+fn a_benchmark_that_fails_leaves_the_simulated_rows_and_says_why() {
+    let params = Params::default();
+    let run = |fake: &mut Fake, params: &Params| {
+        let mut context = seeds::Context::new(params, Some(fake), &());
+        seeds::find("fig7").expect("there is one").run(&mut context).expect("rows").rows
+    };
+    let whole = run(&mut Fake::default(), &params);
+    let broken = run(&mut Fake { broken: &["bench"], ..Fake::default() }, &params);
+    let simulated = |rows: &[Published]| {
+        rows.iter().filter(|r| !r.what.contains("on this node")).cloned().collect::<Vec<_>>()
+    };
+    assert!(!simulated(&whole).is_empty());
+    assert_eq!(simulated(&broken), simulated(&whole));
+    let of_node: Vec<&Published> = broken.iter().filter(|r| r.what.contains("on this node")).collect();
+    assert!(!of_node.is_empty());
+    for row in of_node {
+        assert_eq!((row.ours.as_str(), row.value), ("–", None));
+        assert!(row.note.contains("not measured") && row.note.contains("broken on purpose"), "{row:?}");
+    }
+    // one rank waits for nobody: its time is no allreduce
+    let alone = run(&mut Fake::default(), &Params { ranks: 1, ..Params::default() });
+    assert!(alone.iter().any(|r| r.what.contains("1 rank") && r.note.contains("not measured")), "{alone:?}");
+    assert!(whole.iter().any(|r| r.what.contains("on this node") && r.what.contains("2 ranks")));
 }

@@ -92,7 +92,8 @@ fn no_sequence(advice: Advice) -> Advice {
 
 /// A report card with long figures and hostile names.
 fn card() -> Card {
-    let added = Added { share: 12_345.678, ci95: Some(2_345.678) };
+    let added =
+        Added { share: 12_345.678, ci95: Some(2_345.678), low: Some(10_000.0), high: Some(14_691.356) };
     let finding = Finding {
         id: format!("daemon:{HOSTILE}"),
         subject: Subject::Daemons,
@@ -163,7 +164,8 @@ fn answer() -> Answer {
     };
     let choices =
         vec![choice(0, None, None), choice(8, Some(0.9725), None), choice(0, Some(0.8), Some(WARNING))];
-    let throughput = vec![Some(Throughput { share: 0.999_99, ci95: None }), None, None];
+    let throughput =
+        vec![Some(Throughput { share: 0.999_99, ci95: None, simulation_ci95: None }), None, None];
     let scale = |nodes| Scale {
         nodes,
         ranks_per_node: 2,
@@ -179,6 +181,7 @@ fn answer() -> Answer {
         movable: vec![HOSTILE.into()],
         bound: vec![HOSTILE.into(); 9],
         stopped: true,
+        warnings: Vec::new(),
     }
 }
 

@@ -187,7 +187,8 @@ fn intervals_cover_the_mean_of_many_seeds_on_few_nodes_and_on_many() {
         for choice in 0..2 {
             let of = |a: &Answer| a.scales[scale].throughput[choice].expect("possible");
             let mean = found.iter().map(|a| of(a).share).sum::<f64>() / SEEDS as f64;
-            let covers = |a: &&Answer| of(a).ci95.is_some_and(|half| (of(a).share - mean).abs() <= half);
+            let covers =
+                |a: &&Answer| of(a).simulation_ci95.is_some_and(|half| (of(a).share - mean).abs() <= half);
             let covered = found.iter().filter(covers).count() as u64;
             assert!(covered * 100 >= SEEDS * 90, "{nodes} nodes, choice {choice}: {covered} of {SEEDS}");
         }

@@ -7,6 +7,7 @@
 
 mod family;
 mod goodness;
+mod sampling;
 #[cfg(test)]
 mod tests;
 
@@ -14,6 +15,7 @@ use serde::{Deserialize, Serialize};
 
 pub use family::Family;
 pub use goodness::{Goodness, Verdict};
+pub use sampling::Sampling;
 
 use crate::NodeNoise;
 use crate::source::{Arrivals, Dist, Model, Noise};

@@ -131,21 +131,24 @@ fn outcome(simulation: &Simulation, quiet_ns: f64, runs: &[Run]) -> Outcome {
     let totals_ns: Vec<u64> = runs.iter().map(|r| r.total_ns).collect();
     let means: Vec<f64> = runs.iter().map(|r| r.total_ns as f64 / r.count() as f64).collect();
     let (mean_ns, ci95_ns) = mean_ci95(&means);
+    let ranks = simulation.nodes * simulation.machine.ranks_per_node;
+    let together_ns = totals_ns.iter().map(|&ns| ns as f64).sum();
+    let no_interval = simulation.node.no_interval(f64::from(ranks), together_ns);
     let all = Weighted::new(runs.iter().flat_map(|r| r.iterations.iter().copied()));
     Outcome {
         nodes: simulation.nodes,
-        ranks: simulation.nodes * simulation.machine.ranks_per_node,
+        ranks,
         iterations: runs.iter().map(Run::count).max().unwrap_or(0),
         quiet_ns,
         mean_ns,
-        ci95_ns,
+        ci95_ns: ci95_ns.filter(|_| no_interval.is_none()),
         p50_ns: all.quantile(0.5),
         p99_ns: all.quantile(0.99),
         p99_9_ns: all.quantile(0.999),
         min_ns: all.quantile(0.0),
         max_ns: all.quantile(1.0),
         slowdown: if quiet_ns > 0.0 { mean_ns / quiet_ns } else { 1.0 },
-        warnings: warnings(simulation, &totals_ns),
+        warnings: warnings(simulation, &totals_ns).into_iter().chain(no_interval).collect(),
         totals_ns,
     }
 }

@@ -80,6 +80,27 @@ impl Dist {
         }
     }
 
+    /// Share of the mean square that the longest ten of `count` times have, 0 to 1: near 1, ten times decide by how much
+    /// means of so many differ, and no interval can be computed from those means. Other distributions than Pareto and the
+    /// log-normal have short tails: 0.
+    #[must_use]
+    pub fn share_of_longest(&self, count: f64) -> f64 {
+        let probability = LONGEST / count.max(LONGEST);
+        match self {
+            Self::Pareto { least_ns, shape, most_ns } => {
+                let from_ns = least_ns * probability.powf(-1.0 / shape);
+                if from_ns >= *most_ns {
+                    return 0.0;
+                }
+                let all = pareto_moment(*least_ns, *shape, *most_ns, 2.0);
+                probability * pareto_moment(from_ns, *shape, *most_ns, 2.0) / all
+            }
+            // squares of a log-normal number have their weights two sigma further on
+            Self::LogNormal { sigma, .. } => above(normal_above(probability) - 2.0 * sigma),
+            _ => 0.0,
+        }
+    }
+
     /// The rest of a time at an instant that falls into it: of times one after the other, each instant
     /// meets a long one more often than a short one, and any part of it with equal probability (Cox,
     /// "Renewal Theory", 1962, section 5). From 1 to all of the time; `key` gives the random numbers, those
@@ -189,6 +210,24 @@ fn quantile(q: &[u64], u: f64) -> u64 {
         (Some(&a), None) => a,
         _ => 0,
     }
+}
+
+/// Times that are too few to know the spread of a mean that they decide.
+const LONGEST: f64 = 10.0;
+
+/// The probability that a standard normal number is above `z`.
+fn above(z: f64) -> f64 {
+    libm::erfc(z / std::f64::consts::SQRT_2) / 2.0
+}
+
+/// The number that a standard normal one is above with this probability, to a thousandth.
+fn normal_above(probability: f64) -> f64 {
+    let (mut low, mut high) = (-40.0, 40.0);
+    while high - low > 0.001 {
+        let z = f64::midpoint(low, high);
+        if above(z) > probability { low = z } else { high = z }
+    }
+    low
 }
 
 /// Mean of the `k`th power of a Pareto number with an upper end.

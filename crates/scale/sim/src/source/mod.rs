@@ -101,6 +101,11 @@ pub trait Noise: Debug + Send + Sync {
         self.settle_ns()
     }
 
+    /// The distribution of its bursts' lengths, if it has one.
+    fn lengths(&self) -> Option<&Dist> {
+        None
+    }
+
     /// The trace that it is: what work loses to that is looked up, not gone through burst by burst.
     fn trace(&self) -> Option<&Trace> {
         None

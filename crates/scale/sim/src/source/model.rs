@@ -104,6 +104,10 @@ impl Noise for Model {
         self.length.mean_ns() / self.cycle_ns()
     }
 
+    fn lengths(&self) -> Option<&Dist> {
+        Some(&self.length)
+    }
+
     fn sleeps(&self) -> bool {
         matches!(self.arrivals, Arrivals::AfterSleep(_))
     }

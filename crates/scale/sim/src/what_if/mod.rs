@@ -2,8 +2,15 @@
 //! The cost of each source of a measured node's noise to a program at scale, and the remedies.
 
 mod answer;
+mod bootstrap;
+#[cfg(test)]
+mod coverage_tests;
+mod doubts;
+mod excess;
+mod losses;
 mod parts;
 mod sample;
+mod tail;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +18,10 @@ use colony_time::Windows;
 use rayon::prelude::*;
 
 pub use self::answer::{Answer, Remedy, Runs, Scale, SourceCost, Time};
-pub use self::parts::{Part, Parts};
+use self::bootstrap::{Bootstrap, Sides};
+pub use self::doubts::doubts;
+use self::excess::{affordable_nodes, excess};
+pub use self::parts::{Excess, Part, Parts};
 use self::sample::{Estimate, Plan, Sampled, WindowedPlan};
 use crate::level::MANY_RANKS;
 use crate::node::Node;
@@ -44,6 +54,8 @@ const SHOWN_FOR_SHARE: usize = 5;
 const FEW: u64 = 5;
 /// Share of an iteration that a source has to cost for its place among the others to matter.
 const MATTERS: f64 = 0.02;
+/// Share of an iteration to which the simulation knows every time and every cost, if it may run long enough.
+const PRECISE: f64 = 0.02;
 
 /// Most ranks, unless they are placed: memory for more is not on every machine, nor the time.
 const MOST_RANKS: u32 = 1 << 21;
@@ -67,8 +79,9 @@ struct Group {
 struct Case {
     kind: Kind,
     node: Node,
-    /// Of windows: its favored ones, for ever.
-    favored: Option<Node>,
+    /// The noise that comes to the job, with windows in the favored ones, and which sources it does not have.
+    left: Node,
+    gone: Vec<String>,
 }
 
 enum Kind {
@@ -86,6 +99,9 @@ struct Known {
     /// Of each case all runs, but for windows.
     found: Vec<Vec<Vec<f64>>>,
     windows: Option<(WindowedPlan, Vec<f64>)>,
+    /// Of each case, how far the trace may be from the node: its time, and the time that all noise adds to it. Empty before
+    /// the first round.
+    trace: Vec<Option<[Sides; 2]>>,
 }
 
 impl WhatIf {
@@ -99,7 +115,8 @@ impl WhatIf {
         step: impl Fn(u64) + Sync,
         mut report: impl FnMut(&Answer),
     ) -> Result<Answer, SpecError> {
-        let (cases, warnings) = self.cases()?;
+        let (cases, impossible) = self.cases()?;
+        let warnings: Vec<String> = doubts(&self.measured).into_iter().chain(impossible).collect();
         // late enough for whatever waits for windows to have come
         let settled_ns = cases.iter().map(|c| c.node.settle_ns()).max().unwrap_or(0);
         let begin_ns = settled_ns.max(self.scenario.begin_ns.unwrap_or(0));
@@ -109,8 +126,10 @@ impl WhatIf {
         let mut known: Vec<Known> = Vec::new();
         for &n in &nodes {
             known.push(Known::new(self.sampled(n, begin_ns)?, &cases)?);
-            if let Some(k) = known.last_mut() {
+            if let Some((k, everything)) = known.last_mut().zip(cases.first()) {
                 k.round(&cases, &step)?;
+                let parts = self.parts()?;
+                k.bootstrap(&cases, &parts, self.excess(&k.sampled, &parts, &everything.left)?);
             }
             report(&self.put_together(&nodes[..known.len()], &known, &cases, (spare, &warnings)));
         }
@@ -156,10 +175,7 @@ impl WhatIf {
                     cost: known.iter().map(|k| k.less(c)).collect(),
                 }),
                 Kind::Under(scheduler) => {
-                    let of = |k: &&Known| (k.remedy(c), k.estimate(0));
-                    let (time, gives_back) = (known.iter().map(of))
-                        .map(|(with, without)| (with.time(), without.minus(&with)))
-                        .unzip();
+                    let (time, gives_back) = known.iter().map(|k| k.remedy(c)).unzip();
                     remedies.push(Remedy { scheduler: scheduler.clone(), time, gives_back });
                 }
             }
@@ -202,8 +218,7 @@ impl WhatIf {
 
     /// The cases to simulate for each node count; and the reasons for remedies that are left out.
     fn cases(&self) -> Result<(Vec<Case>, Vec<String>), SpecError> {
-        let cores = self.scenario.machine()?.ranks_per_node;
-        let parts = self.measured.in_parts(cores as usize)?;
+        let parts = self.parts()?;
         let node_of = |leave_out: &[String], scheduler: &SchedulerSpec| -> Result<Node, SpecError> {
             let kept: Vec<Measured> = parts.iter().map(|p| p.without(leave_out)).collect();
             let kept: Vec<&Measured> = kept.iter().collect();
@@ -213,32 +228,39 @@ impl WhatIf {
             };
             Ok(Node { sources, scheduler: scheduler.scheduler()? })
         };
-        let everything = node_of(&[], &SchedulerSpec::Preempt)?;
-        let mut cases = vec![Case { kind: Kind::Everything, node: everything, favored: None }];
+        let without = |kind: Kind, gone: Vec<String>| -> Result<Case, SpecError> {
+            let node = node_of(&gone, &SchedulerSpec::Preempt)?;
+            Ok(Case { kind, left: node.clone(), node, gone })
+        };
+        let mut cases = vec![without(Kind::Everything, Vec::new())?];
         for group in self.groups() {
-            let node = node_of(&group.sources, &SchedulerSpec::Preempt)?;
-            cases.push(Case { kind: Kind::Without(group), node, favored: None });
+            let gone = group.sources.clone();
+            cases.push(without(Kind::Without(group), gone)?);
         }
         let mut impossible = Vec::new();
-        let threads = self.measured.sources.iter().filter(|s| s.class == Class::Task);
-        let threads: Vec<String> = threads.map(|s| s.name.clone()).collect();
         let layout = Layout::one_a_node(1)?;
         for remedy in [self.windows.clone(), SchedulerSpec::SpareCore] {
             let node = node_of(&[], &remedy)?;
-            let possible = match remedy {
-                SchedulerSpec::SpareCore => self.spare()?.map(drop),
-                _ => node.check(layout),
-            };
+            let is_spare = matches!(remedy, SchedulerSpec::SpareCore);
+            let possible = if is_spare { self.spare()?.map(drop) } else { node.check(layout) };
             match possible {
                 Ok(()) => {
-                    let favored = matches!(remedy, SchedulerSpec::Coordinated(_));
-                    let favored = favored.then(|| node_of(&threads, &SchedulerSpec::Preempt)).transpose()?;
-                    cases.push(Case { kind: Kind::Under(remedy), node, favored });
+                    let goes = |class| class == Class::Task || is_spare && class == Class::Irq;
+                    let gone = self.measured.sources.iter().filter(|s| goes(s.class));
+                    let gone: Vec<String> = gone.map(|s| s.name.clone()).collect();
+                    let left = node_of(&gone, &SchedulerSpec::Preempt)?;
+                    cases.push(Case { kind: Kind::Under(remedy), node, left, gone });
                 }
                 Err(e) => impossible.push(format!("{} would not help: {e}", remedy.name())),
             }
         }
         Ok((cases, impossible))
+    }
+
+    /// The node measured, as nodes of as many CPUs as have ranks.
+    fn parts(&self) -> Result<Vec<Measured>, SpecError> {
+        let cores = self.scenario.machine()?.ranks_per_node;
+        Ok(self.measured.in_parts(cores as usize)?)
     }
 
     /// The load of a spare core; or the reason for its failure.
@@ -253,6 +275,15 @@ impl WhatIf {
         let mut sampled = self.unmeasured(nodes, begin_ns)?;
         sampled.quiet_ns = simulate(&Simulation { repetitions: 1, ..sampled.simulation.clone() })?.quiet_ns;
         Ok(sampled)
+    }
+
+    /// By how much more than modelled another trace changes the time, that of fewer nodes if it would take too long.
+    fn excess(&self, sampled: &Sampled, parts: &[Measured], everything: &Node) -> Result<f64, SpecError> {
+        let nodes = affordable_nodes(sampled)?;
+        if nodes == sampled.simulation.nodes {
+            return excess(sampled, parts, everything);
+        }
+        excess(&self.sampled(nodes, sampled.begin_ns)?, parts, everything)
     }
 
     /// The same without that time.
@@ -290,7 +321,15 @@ impl Known {
                 windows = Some((sampled.windowed_plan(w.period_ns, favored_ns)?, Vec::new()));
             }
         }
-        Ok(Self { sampled, ranks, plan, rounds: 0, found: vec![Vec::new(); cases.len()], windows })
+        Ok(Self {
+            sampled,
+            ranks,
+            plan,
+            rounds: 0,
+            found: vec![Vec::new(); cases.len()],
+            windows,
+            trace: Vec::new(),
+        })
     }
 
     /// More runs of all cases; windows are simulated in the first round.
@@ -308,8 +347,7 @@ impl Known {
             let node = &cases[c].node;
             let values = match (&cases[c].kind, &self.windows) {
                 (Kind::Under(SchedulerSpec::Coordinated(_)), Some((plan, _))) => {
-                    let favored = cases[c].favored.as_ref().unwrap_or(node);
-                    vec![sampled.windowed_run(plan, (node, favored), number)?]
+                    vec![sampled.windowed_run(plan, (node, &cases[c].left), number)?]
                 }
                 _ => sampled.run(plan, node, number)?,
             };
@@ -341,21 +379,65 @@ impl Known {
         self.plan.estimate(&self.found[case])
     }
 
-    /// Of case `case`, windows or not.
-    fn remedy(&self, case: usize) -> Estimate {
-        match &self.windows {
+    /// Computes how far the trace may be from the node, from the first round.
+    fn bootstrap(&mut self, cases: &[Case], parts: &[Measured], excess: f64) {
+        let quiet_ns = self.sampled.quiet_ns;
+        let mut bootstrap = Bootstrap::new(parts, quiet_ns, self.ranks, self.sampled.simulation.seed);
+        let favored = self.windows.as_ref().map_or(1.0, |(plan, _)| plan.favored());
+        let everything = cases.first().and_then(|case| bootstrap.taken(&case.left, |_| true));
+        let Some(everything) = everything else {
+            self.trace = vec![None; cases.len()];
+            return;
+        };
+        bootstrap.calibrate(&everything, self.estimate(0).time().ns - quiet_ns);
+        bootstrap.set_excess(excess);
+        let all = bootstrap.sides(&everything, None);
+        let of = |case: &Case| {
+            let left = bootstrap.taken(&case.left, |name| !case.gone.iter().any(|gone| gone == name))?;
+            let sides = [bootstrap.sides(&left, None), bootstrap.sides(&everything, Some(&left))];
+            match &case.kind {
+                Kind::Everything => Some([all, all]),
+                // in regular windows nothing is held back
+                Kind::Under(SchedulerSpec::Coordinated(_)) => {
+                    Some([sides[0].mixed(favored, all), sides[1].mixed(favored, Sides::NONE)])
+                }
+                _ => Some(sides),
+            }
+        };
+        self.trace = cases.par_iter().map(of).collect();
+    }
+
+    /// The sides of case `case` that the trace adds.
+    fn sides(&self, case: usize) -> Option<[Sides; 2]> {
+        self.trace.get(case).copied().flatten()
+    }
+
+    /// The time under remedy `case`, windows or not, and the time that it gives back.
+    fn remedy(&self, case: usize) -> (Time, Time) {
+        let with = match &self.windows {
             Some((plan, found)) if self.found[case].is_empty() => plan.estimate(found),
             _ => self.estimate(case),
-        }
+        };
+        let sides = self.sides(case);
+        let gives_back = self.estimate(0).minus(&with);
+        let time = with.time().with_trace(sides.map(|s| s[0])).no_less_than(self.sampled.quiet_ns);
+        (time, gives_back.with_trace(sides.map(|s| s[1])))
     }
 
     /// The time that the program gains without the source of case `case`.
     fn less(&self, case: usize) -> Option<Time> {
-        self.estimate(0).paired_minus(&self.estimate(case))
+        let simulated = self.estimate(0).paired_minus(&self.estimate(case))?;
+        Some(simulated.with_trace(self.sides(case).map(|s| s[1])))
+    }
+
+    /// Time with all noise.
+    fn noisy(&self) -> Time {
+        let simulated = self.estimate(0).time();
+        simulated.with_trace(self.sides(0).map(|s| s[0])).no_less_than(self.sampled.quiet_ns)
     }
 
     fn scale(&self) -> Scale {
-        let noisy = self.estimate(0).time();
+        let noisy = self.noisy();
         Scale {
             nodes: self.sampled.simulation.nodes,
             ranks: self.ranks,
@@ -366,17 +448,22 @@ impl Known {
         }
     }
 
-    /// True if the order of the sources' costs is known, for those that cost enough to matter.
+    /// True if more runs would not make the answer surer: the order of the sources' costs is known, for those that cost
+    /// enough to matter, and every time to [`PRECISE`] of an iteration, or better than the trace can tell.
     fn is_sure(&self, cases: &[Case]) -> bool {
-        let everything = self.estimate(0).time().ns;
+        let noisy = self.noisy();
+        let enough_ns = PRECISE * noisy.ns;
         let sources = || (0..cases.len()).filter(|&c| matches!(cases[c].kind, Kind::Without(_)));
-        let mut by_cost: Vec<(f64, usize)> =
-            sources().map(|c| (self.less(c).map_or(0.0, |t| t.ns), c)).collect();
-        by_cost.sort_by(|a, b| b.0.total_cmp(&a.0));
-        let matters = |cost: f64| cost > MATTERS * everything;
-        by_cost.windows(2).take_while(|w| matters(w[0].0)).all(|w| {
-            let apart = self.estimate(w[1].1).paired_minus(&self.estimate(w[0].1));
-            apart.is_none_or(|t| !t.is_about_nothing())
+        let costs: Vec<(usize, Time)> = sources().filter_map(|c| Some((c, self.less(c)?))).collect();
+        if noisy.is_worth_more_runs(enough_ns) || costs.iter().any(|(_, t)| t.is_worth_more_runs(enough_ns)) {
+            return false;
+        }
+        let mut by_cost = costs;
+        by_cost.sort_by(|a, b| b.1.ns.total_cmp(&a.1.ns));
+        let matters = |cost: f64| cost > MATTERS * noisy.ns;
+        by_cost.windows(2).take_while(|w| matters(w[0].1.ns)).all(|w| {
+            let apart = self.estimate(w[1].0).paired_minus(&self.estimate(w[0].0));
+            apart.is_none_or(|t| !t.is_about_nothing() || !w[0].1.is_worth_more_runs(0.0))
         })
     }
 }

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 
 use super::WhatIf;
 use super::answer::Time;
+use super::bootstrap::{Bootstrap, Taken};
 use super::sample::{Estimate, Plan, Sampled};
 use crate::SimError;
 use crate::level::MANY_RANKS;
@@ -24,7 +25,13 @@ pub struct Parts {
     plan: Plan,
     many: bool,
     found: Vec<Found>,
+    bootstrap: Bootstrap,
+    excess: Excess,
 }
+
+/// How much more another trace changes a simulated time than a time that is only computed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Excess(f64);
 
 /// A part that was simulated, of the [`Parts`] that returned it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +41,8 @@ pub struct Part(usize);
 struct Found {
     node: Node,
     runs: Vec<Vec<f64>>,
+    /// `None` if the trace is too short to say how far it is from the node.
+    taken: Option<Taken>,
 }
 
 impl Parts {
@@ -42,6 +51,18 @@ impl Parts {
     /// # Errors
     /// [`SpecError`] where the question makes no sense.
     pub fn new(question: &WhatIf, nodes: u32) -> Result<(Self, Part), SpecError> {
+        Self::with_excess(question, nodes, None)
+    }
+
+    /// The same with the excess of a similar question, which takes as long to simulate as a part.
+    ///
+    /// # Errors
+    /// As [`Parts::new`].
+    pub fn with_excess(
+        question: &WhatIf,
+        nodes: u32,
+        excess: Option<Excess>,
+    ) -> Result<(Self, Part), SpecError> {
         let cores = question.scenario.machine()?.ranks_per_node;
         let measured = question.measured.in_parts(cores as usize)?;
         let everything = node(&measured, &[])?;
@@ -49,8 +70,19 @@ impl Parts {
         let sampled = question.sampled(nodes, begin_ns)?;
         let plan = sampled.plan(&everything)?;
         let many = sampled.layout()?.ranks() >= MANY_RANKS;
-        let mut parts = Self { measured, sampled, plan, many, found: Vec::new() };
+        let ranks = sampled.layout()?.ranks();
+        let excess = match excess {
+            Some(known) => known,
+            None => Excess(question.excess(&sampled, &measured, &everything)?),
+        };
+        let mut bootstrap = Bootstrap::new(&measured, sampled.quiet_ns, ranks, question.scenario.seed);
+        bootstrap.set_excess(excess.0);
+        let mut parts = Self { measured, sampled, plan, many, found: Vec::new(), bootstrap, excess };
         let all = parts.without(&[])?;
+        let lost_ns = parts.estimate(all).time().ns - parts.quiet_ns();
+        if let Some(taken) = &parts.found[all.0].taken {
+            parts.bootstrap.calibrate(taken, lost_ns);
+        }
         Ok((parts, all))
     }
 
@@ -63,7 +95,8 @@ impl Parts {
         let node = node(&self.measured, leave_out)?;
         let few_ranks = self.plan.runs > 1;
         let runs = self.runs(&node, 0..if few_ranks { self.most_runs() } else { self.plan.runs })?;
-        self.found.push(Found { node, runs });
+        let taken = self.bootstrap.taken(&node, |name| !leave_out.iter().any(|gone| gone == name));
+        self.found.push(Found { node, runs, taken });
         Ok(Part(self.found.len() - 1))
     }
 
@@ -72,7 +105,7 @@ impl Parts {
     /// # Errors
     /// As [`Parts::without`].
     pub fn refine(&mut self, part: Part) -> Result<bool, SpecError> {
-        let Found { node, runs } = &self.found[part.0];
+        let Found { node, runs, .. } = &self.found[part.0];
         if !self.has_more(part) {
             return Ok(false);
         }
@@ -109,22 +142,41 @@ impl Parts {
     /// Mean time of an iteration under a part.
     #[must_use]
     pub fn time(&self, part: Part) -> Time {
-        self.estimate(part).time()
+        let sides = self.found[part.0].taken.as_ref().map(|taken| self.bootstrap.sides(taken, None));
+        self.estimate(part).time().with_trace(sides).no_less_than(self.quiet_ns())
     }
 
     /// Time by which an iteration is longer under `more` than under `less`, from the runs that both have; `None` if no run
     /// differs.
     #[must_use]
     pub fn difference(&self, more: Part, less: Part) -> Option<Time> {
-        let (more, less) = (&self.found[more.0].runs, &self.found[less.0].runs);
-        let both = more.len().min(less.len());
-        self.plan.estimate(&more[..both]).paired_minus(&self.plan.estimate(&less[..both]))
+        let (more, less) = (&self.found[more.0], &self.found[less.0]);
+        let both = more.runs.len().min(less.runs.len());
+        let simulated =
+            self.plan.estimate(&more.runs[..both]).paired_minus(&self.plan.estimate(&less.runs[..both]))?;
+        let taken = more.taken.as_ref().zip(less.taken.as_ref());
+        Some(simulated.with_trace(taken.map(|(more, less)| self.bootstrap.sides(more, Some(less)))))
+    }
+
+    /// Mean times of an iteration under a part in resamples of the trace, the same resamples in all questions about a trace
+    /// with one seed: so the times of two of them can be compared one by one. Empty if the trace is too short.
+    #[must_use]
+    pub fn resampled_ns(&self, part: Part) -> Vec<f64> {
+        let Some(taken) = &self.found[part.0].taken else { return Vec::new() };
+        let mean_ns = self.estimate(part).time().ns;
+        self.bootstrap.deviations_ns(taken).into_iter().map(|ns| mean_ns + ns).collect()
     }
 
     /// Time of an iteration without noise, nanoseconds.
     #[must_use]
     pub fn quiet_ns(&self) -> f64 {
         self.sampled.quiet_ns
+    }
+
+    /// By how much more than computed another trace changes the times.
+    #[must_use]
+    pub const fn excess(&self) -> Excess {
+        self.excess
     }
 
     /// Ranks that were simulated.

@@ -12,7 +12,7 @@
 use crate::node::Node;
 use crate::rng::Key;
 use crate::simulate::{Run, Simulation, passes, run_for};
-use crate::stats::{mean_ci95, mean_ci95_in_order};
+use crate::stats::{in_order, mean_ci95, mean_ci95_in_order, variance};
 use crate::{Layout, SimError};
 
 use super::answer::{Runs, Time};
@@ -23,6 +23,8 @@ const FEW_COST: f64 = 0.15e9;
 const MANY_COST: f64 = 0.4e9;
 /// The same for coordinated windows, which are simulated once.
 const WINDOWED_COST: f64 = 1e9;
+/// Fewest runs of windows, if each takes no longer than twice that cost.
+const FEWEST_WINDOWED: f64 = 3.0;
 /// The most that a further round may cost.
 const ROUND_COST: f64 = 0.8e9;
 /// Cost of a pass over a rank, and of its noise in an iteration, nanoseconds of a core, about.
@@ -38,6 +40,8 @@ const MANY_ROUNDS: u32 = 4;
 const SETTLING: u64 = 2;
 /// Fewest and most iterations that are measured of a run on many ranks.
 const MEASURED: std::ops::RangeInclusive<f64> = 4.0..=48.0;
+/// Most iterations of a shortened run on many ranks.
+const SHORT: u64 = 16;
 /// Iterations that are gone through to know how long they are.
 const FIRST: u64 = 8;
 /// Fewest and most iterations of a run on few ranks; more meet nothing that they did not.
@@ -100,13 +104,18 @@ impl Sampled {
         Ok(f64::from(self.layout()?.ranks()) * (passes * PASS_COST + NOISE_COST))
     }
 
+    /// The cost of a shortened run.
+    pub(super) fn shortened_cost(&self) -> Result<f64, SimError> {
+        if self.iterations.is_none() && self.layout()?.ranks() < MANY {
+            return Ok(FEW_COST / f64::from(RUNS));
+        }
+        Ok(self.cost()? * (SETTLING + SHORT) as f64)
+    }
+
     /// Runs of a round, and most rounds.
     pub(super) fn rounds(&self) -> Result<(u32, u32), SimError> {
         let most = self.simulation.repetitions.max(1);
-        if self.iterations.is_some() {
-            return Ok((most, 1));
-        }
-        if self.layout()?.ranks() < MANY {
+        if self.iterations.is_some() || self.layout()?.ranks() < MANY {
             return Ok((RUNS.min(most), most.div_ceil(RUNS)));
         }
         let affordable = ROUND_COST / (self.cost()? * (self.measured()? + SETTLING) as f64);
@@ -147,11 +156,19 @@ impl Sampled {
     /// Runs for windows of `period_ns` that begin favored.
     pub(super) fn windowed_plan(&self, period_ns: u64, favored_ns: u64) -> Result<WindowedPlan, SimError> {
         let most = self.simulation.repetitions.max(1);
-        let iterations = 2.0 * period_ns as f64 / self.quiet_ns.max(1.0);
-        let affordable = WINDOWED_COST / (iterations * self.cost()?);
+        let affordable =
+            |ns: f64| Ok::<f64, SimError>(WINDOWED_COST / (ns / self.quiet_ns.max(1.0) * self.cost()?));
         let around_ns = 2 * BEFORE * self.quiet_ns.ceil() as u64;
-        let whole = affordable >= 1.0 || self.iterations.is_some() || 2 * around_ns > favored_ns;
-        let runs = if whole { (affordable as u32).clamp(1, most) } else { 1 };
+        let of_whole = affordable(2.0 * period_ns as f64)?;
+        let whole = of_whole >= FEWEST_WINDOWED || self.iterations.is_some() || 2 * around_ns > favored_ns;
+        let around =
+            (period_ns - favored_ns + 2 * around_ns) as f64 + self.measured()? as f64 * self.quiet_ns;
+        let runs = match if whole { of_whole } else { affordable(around)? } {
+            // an interval needs some runs, and may cost more for them
+            runs if runs > 0.5 => runs.max(FEWEST_WINDOWED),
+            _ => 1.0,
+        };
+        let runs = (runs as u32).clamp(1, most);
         Ok(WindowedPlan { runs, period_ns, favored_ns, around_ns: (!whole).then_some(around_ns) })
     }
 
@@ -223,6 +240,15 @@ impl Sampled {
 }
 
 impl Plan {
+    /// The plan of a run that needs not be as precise: on many ranks, of fewer iterations.
+    pub(super) fn shortened(&self) -> Self {
+        let part = match self.part {
+            Part::Iterations { from, count } => Part::Iterations { from, count: count.min(SHORT) },
+            part => part,
+        };
+        Self { part, ..*self }
+    }
+
     /// Number and length of the runs of this plan that found `found`.
     pub(super) fn runs(&self, found: &[Vec<f64>], time: &Time) -> Runs {
         let runs = found.len() as u32;
@@ -249,6 +275,11 @@ impl Plan {
 }
 
 impl WindowedPlan {
+    /// Share of the period that is favored.
+    pub(super) fn favored(&self) -> f64 {
+        self.favored_ns as f64 / self.period_ns.max(1) as f64
+    }
+
     /// Number and length of the runs of this plan, each with its iterations in a period.
     pub(super) fn runs(&self, found: &[f64]) -> Runs {
         Runs { runs: found.len() as u32, span_ns: self.period_ns, iterations: found.iter().sum() }
@@ -281,11 +312,24 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
+    /// Variance of the mean, as far as the values tell.
+    pub(super) fn variance(&self) -> Option<f64> {
+        let several = self.runs.concat().len() > 1;
+        several.then(|| {
+            if self.in_order { in_order(&self.runs).variance } else { variance(&self.runs.concat()) }
+        })
+    }
+
+    /// Variance of the values: of one run's, if each run has one.
+    pub(super) fn variance_of_run(&self) -> f64 {
+        variance(&self.runs.concat())
+    }
+
     /// The mean, and how sure it is.
     pub(super) fn time(&self) -> Time {
         let (ns, ci95_ns) =
             if self.in_order { mean_ci95_in_order(&self.runs) } else { mean_ci95(&self.runs.concat()) };
-        Time { ns, ci95_ns }
+        Time::simulated(ns, ci95_ns)
     }
 
     /// The difference, value by value: what both met alike is in neither's interval. `None` where all are the same:
@@ -300,7 +344,7 @@ impl Estimate {
     /// The difference of what was not simulated together.
     pub(super) fn minus(&self, other: &Self) -> Time {
         let (a, b) = (self.time(), other.time());
-        let ci95_ns = a.ci95_ns.zip(b.ci95_ns).map(|(a, b)| a.hypot(b));
-        Time { ns: a.ns - b.ns, ci95_ns }
+        let ci95_ns = a.simulation_ci95_ns.zip(b.simulation_ci95_ns).map(|(a, b)| a.hypot(b));
+        Time::simulated(a.ns - b.ns, ci95_ns)
     }
 }

@@ -101,7 +101,7 @@ fn the_cost_of_a_source_is_surer_than_the_times_it_is_the_difference_of() {
     question.scenario.nodes = vec![1, 64];
     let answer = question.answer(|_| (), |_| ()).expect("makes sense");
     let tick = answer.sources.iter().find(|s| s.name == "irq:local_timer").expect("there");
-    let ci = |t: &Time| t.ci95_ns.expect("three runs");
+    let ci = |t: &Time| t.simulation_ci95_ns.expect("three runs");
     assert!(ci(&cost(tick, 1)) < 0.5 * ci(&answer.scales[1].noisy), "{answer:#?}");
     assert_eq!(answer, question.answer(|_| (), |_| ()).expect("again"), "the same words, the same figures");
 }
@@ -163,7 +163,7 @@ fn intervals_cover_the_results_of_long_runs_on_few_nodes_and_on_many() {
         for seed in 0..seeds {
             for (found, truth) in figures(nodes, seed, None).into_iter().zip(&truth) {
                 let (Some(found), Some(truth)) = (found, truth) else { continue };
-                let sure = |t: &Time| t.ci95_ns.expect("several values");
+                let sure = |t: &Time| t.simulation_ci95_ns.expect("several values");
                 all += 1;
                 covered += u64::from((found.ns - truth.ns).abs() <= sure(&found).hypot(sure(truth)));
             }
@@ -191,7 +191,7 @@ fn a_part_of_a_period_around_the_regular_window_stands_for_all_of_it() {
     let (cases, _) = question.cases().expect("makes sense");
     let windows = cases.iter().find(|c| matches!(&c.kind, Kind::Under(SchedulerSpec::Coordinated(_))));
     let windows = windows.expect("possible");
-    let nodes = (&windows.node, windows.favored.as_ref().expect("without threads"));
+    let nodes = (&windows.node, &windows.left);
     let sampled = question.sampled(1024, 100_000_000).expect("makes sense");
     let mut plan = sampled.windowed_plan(100_000_000, 80_000_000).expect("makes sense");
     let mean = |plan: &WindowedPlan| {

@@ -93,6 +93,11 @@ pub(super) fn run(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCo
         let totals_ns: Vec<u64> = runs.iter().map(Outcome::total_ns).collect();
         let means: Vec<f64> = totals_ns.iter().map(|&t| t as f64).collect();
         let (mean_ns, ci95_ns) = mean_ci95(&means);
+        let no_interval = simulation.node.no_interval(f64::from(schedule.ranks()), means.iter().sum());
+        if let Some(why) = &no_interval {
+            note!("note: {}: {why}", point.scheduler.name());
+        }
+        let ci95_ns = ci95_ns.filter(|_| no_interval.is_none());
         let quiet_ns = quiet.total_ns();
         rows.push(GoalRow { scheduler: point.scheduler, quiet_ns, mean_ns, ci95_ns, totals_ns });
         ends.push(runs.into_iter().map(|o| o.ends_ns).collect());

@@ -155,8 +155,8 @@ fn costs(args: &Args, mode: Mode, trace: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs of each simulation, where they can be afforded.
-const RUNS: u32 = 8;
+/// Most runs of each simulation, where they can be afforded and make the answer surer.
+const RUNS: u32 = 32;
 /// Without other words: an allreduce after each millisecond of work.
 fn program(args: &Args) -> ProgramSpec {
     let work_ns = (!args.flags.names_program()).then_some(1_000_000);

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use colony_sim::spec::SpecError;
 use colony_sim::sweep::Results;
+use colony_sim::words::once;
 use serde::Serialize;
 
 use super::figure::Figure;
@@ -139,7 +140,7 @@ impl Simulated<'_> {
         }
         let warnings: BTreeSet<&String> =
             self.results.points.iter().flat_map(|p| &p.outcome.warnings).collect();
-        notes.extend(warnings.into_iter().cloned());
+        notes.extend(once(warnings).into_iter().cloned());
         notes.push(
             "Nodes are alike and the network has no contention; the job always has work (docs/simulate.md, What is assumed)."
                 .into(),

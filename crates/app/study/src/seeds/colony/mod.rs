@@ -9,7 +9,7 @@ use colony_sim::source::{Noise, Phase};
 use colony_time::{DutyCycle, Windows, cycles};
 
 use self::model::Chosen;
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, on_this_node};
 use crate::node::{BenchRun, Injection};
 use crate::project;
 use crate::results::{Published, SchedulerKind};
@@ -255,7 +255,7 @@ fn duty_cycle(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Stu
     for share in [0.05, 0.5, 0.95] {
         let windows = Windows::new(c.params.period_ns, DutyCycle::Ppm((share * 1e6) as u32), 0)
             .map_err(|e| StudyError::Params(e.to_string()))?;
-        rows.extend(bench(e, c, "allreduce", 2.0, Some(windows))?);
+        rows.extend(bench(e, c, "allreduce", 2.0, Some(windows)));
     }
     Ok(rows)
 }
@@ -454,7 +454,7 @@ fn on_node(
     let mut rows = Vec::new();
     for &percent in levels {
         for windows in [None, Some(windows)] {
-            rows.extend(bench(e, c, program, percent, windows)?);
+            rows.extend(bench(e, c, program, percent, windows));
         }
     }
     Ok(rows)
@@ -466,10 +466,8 @@ fn bench(
     program: &'static str,
     percent: f64,
     windows: Option<Windows>,
-) -> Result<Vec<Published>, StudyError> {
-    let Some(node) = c.node.as_deref_mut() else { return Ok(Vec::new()) };
+) -> Vec<Published> {
     let how = windows.map_or("unmodified".into(), |w| format!("coordinated ({})", format::percent(w.duty())));
-    let what = format!("{program} on this node, {percent} % noise, {how}");
     let run = BenchRun {
         program,
         ranks: c.params.ranks,
@@ -479,9 +477,11 @@ fn bench(
         windows,
         seed: c.params.seed,
     };
-    let cell = c.progress.during(&what, c.params.bench_s, || node.bench(&run))?;
-    Ok(vec![
-        e.row(format!("{what}: mean"), "–", Ours::Ns(cell.mean_ns), &cell.command),
-        e.row(format!("{what}: longest"), "–", Ours::Ns(cell.max_ns as f64), &cell.command),
-    ])
+    let what = format!("{program} on this node, {percent} % noise, {how}");
+    on_this_node(e, c, (what, run), |what, cell| {
+        vec![
+            e.row(format!("{what}: mean"), "–", Ours::Ns(cell.mean_ns), &cell.command),
+            e.row(format!("{what}: longest"), "–", Ours::Ns(cell.max_ns as f64), &cell.command),
+        ]
+    })
 }
