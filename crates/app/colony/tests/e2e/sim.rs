@@ -243,7 +243,7 @@ fn intervals_are_those_of_the_node_and_a_short_trace_says_so_once() {
         rows += &format!("0,{ms}000000,5000,irq:local_timer\n");
     }
     for s in [3, 11, 12] {
-        rows += &format!("0,{s}001500000,5000000,thread:backup\n");
+        rows += &format!("0,{s}001500000,2000000,thread:backup\n");
     }
     std::fs::write(&path, rows).expect("written");
     let path = path.to_str().expect("plain");

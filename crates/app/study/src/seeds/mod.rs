@@ -186,10 +186,7 @@ fn on_this_node(
     let Some(node) = c.node.as_deref_mut() else { return Vec::new() };
     let what = format!("{what}, {}", number_of(run.ranks.into(), "rank"));
     let found = match run.ranks {
-        0 | 1 => {
-            Err("one rank never waits for another; give the job two ranks and two CPUs (--ranks, --cpus)"
-                .to_owned())
-        }
+        0 | 1 => Err("one rank never waits for another; give the study two CPUs (--cpus)".to_owned()),
         _ => c.progress.during(&what, run.seconds, || node.bench(&run)).map_err(|e| e.to_string()),
     };
     match found {

@@ -23,7 +23,7 @@ const TRACES: u32 = 12;
 const BLOCKS: u64 = 1 << 43;
 
 /// Nanoseconds of a core that the simulation may take, about.
-const COST: f64 = 4e9;
+const COST: f64 = 3e9;
 
 /// Nodes of the largest question whose excess can be computed, if `sampled` is one on more. On more nodes it is about the
 /// same.

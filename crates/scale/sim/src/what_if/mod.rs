@@ -68,6 +68,16 @@ pub fn ranks_per_node(cpus: usize, nodes: &[u32]) -> u32 {
     u32::try_from(cpus).unwrap_or(u32::MAX).min(most).max(1)
 }
 
+/// An excess, and the nodes it was simulated on.
+#[derive(Clone, Copy)]
+struct OfNodes {
+    nodes: u32,
+    excess: f64,
+}
+
+/// Node counts that differ by no more than this factor are near enough to have the same excess.
+const NEAR: u32 = 8;
+
 /// Some sources and what they are called.
 struct Group {
     name: String,
@@ -123,13 +133,15 @@ impl WhatIf {
         let spare = self.spare()?.ok();
         let mut nodes = self.scenario.nodes.clone();
         nodes.sort_unstable();
-        let mut known: Vec<Known> = Vec::new();
+        let (mut known, mut of_fewer): (Vec<Known>, _) = (Vec::new(), None);
         for &n in &nodes {
             known.push(Known::new(self.sampled(n, begin_ns)?, &cases)?);
             if let Some((k, everything)) = known.last_mut().zip(cases.first()) {
                 k.round(&cases, &step)?;
                 let parts = self.parts()?;
-                k.bootstrap(&cases, &parts, self.excess(&k.sampled, &parts, &everything.left)?);
+                let of = self.excess(&k.sampled, &parts, &everything.left, of_fewer)?;
+                of_fewer = Some(of);
+                k.bootstrap(&cases, &parts, of.excess);
             }
             report(&self.put_together(&nodes[..known.len()], &known, &cases, (spare, &warnings)));
         }
@@ -277,13 +289,26 @@ impl WhatIf {
         Ok(sampled)
     }
 
-    /// By how much more than modelled another trace changes the time, that of fewer nodes if it would take too long.
-    fn excess(&self, sampled: &Sampled, parts: &[Measured], everything: &Node) -> Result<f64, SpecError> {
+    /// By how much more than modelled another trace changes the time; that of fewer nodes if it would take too long, which
+    /// may be the last known one.
+    fn excess(
+        &self,
+        sampled: &Sampled,
+        parts: &[Measured],
+        everything: &Node,
+        last: Option<OfNodes>,
+    ) -> Result<OfNodes, SpecError> {
         let nodes = affordable_nodes(sampled)?;
         if nodes == sampled.simulation.nodes {
-            return excess(sampled, parts, everything);
+            return Ok(OfNodes { nodes, excess: excess(sampled, parts, everything)? });
         }
-        excess(&self.sampled(nodes, sampled.begin_ns)?, parts, everything)
+        match last {
+            Some(last) if last.nodes.saturating_mul(NEAR) >= nodes => Ok(last),
+            _ => {
+                let sampled = self.sampled(nodes, sampled.begin_ns)?;
+                Ok(OfNodes { nodes, excess: excess(&sampled, parts, everything)? })
+            }
+        }
     }
 
     /// The same without that time.

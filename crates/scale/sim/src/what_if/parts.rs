@@ -73,7 +73,7 @@ impl Parts {
         let ranks = sampled.layout()?.ranks();
         let excess = match excess {
             Some(known) => known,
-            None => Excess(question.excess(&sampled, &measured, &everything)?),
+            None => Excess(question.excess(&sampled, &measured, &everything, None)?.excess),
         };
         let mut bootstrap = Bootstrap::new(&measured, sampled.quiet_ns, ranks, question.scenario.seed);
         bootstrap.set_excess(excess.0);
