@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
+use colony_doctor::Touches;
 use colony_project::Budget;
 use colony_project::changes::{self, Alone};
 use colony_project::choose::{Answer, FAVORED, Question};
@@ -11,17 +12,17 @@ use colony_sim::source::MeasuredSource;
 use colony_sim::spec::{MachineSpec, Measured, ProgramSpec, Scenario};
 use colony_trace::Trace;
 
-use crate::advice::{self, Advice};
+use crate::advice::{self, Advice, Costed, Step};
 use crate::card::{Card, SourceShare};
 use crate::error::step;
 use crate::node::OwnNoise;
-use crate::table::SHOWN_NODES;
+use crate::params::SHOWN_NODES;
 use crate::{Node, Params, Progress, StudyError, own};
 
 /// Seconds that each of the three simulations may take, and no less than the last.
-const COSTS_S: f64 = 12.0;
-const SCALING_S: f64 = 12.0;
-const CHOICE_S: f64 = 12.0;
+const COSTS_S: f64 = 10.0;
+const SCALING_S: f64 = 10.0;
+const CHOICE_S: f64 = 10.0;
 const LEAST_S: f64 = 1.0;
 /// Node counts of the costs by source, the most important first.
 const SCALES: [u32; 5] = [SHOWN_NODES as u32, 1024, 1 << 16, 1 << 20, 4096];
@@ -95,9 +96,13 @@ fn add_scaling(card: &mut Card, measured: &Measured, budget: Budget) -> Result<(
 
 /// Sources that all changes of the sequence together take away.
 fn gone(card: &Card, measured: &Measured) -> Vec<String> {
-    let steps = || card.steps().map(|(finding, _)| &finding.finding.touches);
+    let moves = |(finding, step): (&Costed, &Step)| {
+        let remedy = finding.finding.remedies.get(step.remedy);
+        remedy.and_then(|r| r.moves.clone()).unwrap_or_else(|| finding.finding.touches.clone())
+    };
+    let all: Vec<Touches> = card.steps().map(moves).collect();
     let names = measured.sources.iter().map(|s| &s.name);
-    names.filter(|name| steps().any(|t| t.has(name))).cloned().collect()
+    names.filter(|name| all.iter().any(|t| t.has(name))).cloned().collect()
 }
 
 /// Sources that steal most, and those of the others with the longest detours.

@@ -113,6 +113,12 @@ pub fn times(ratio: f64) -> String {
     format!("{}×", number(ratio))
 }
 
+/// `quiet`, or the level.
+#[must_use]
+pub fn noise_name(percent: f64) -> String {
+    if percent > 0.0 { format!("{} % noise", number(percent)) } else { "quiet".into() }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

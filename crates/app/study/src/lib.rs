@@ -12,8 +12,10 @@
 
 pub mod advice;
 pub mod card;
+mod cell;
 pub mod chart;
 pub mod choice;
+pub mod claims;
 pub mod compute_node;
 mod costing;
 pub mod das_boot;
@@ -36,11 +38,13 @@ pub mod seeds;
 pub mod simulated;
 pub mod spare_here;
 pub mod spare_node;
+mod steps;
 pub mod study;
 pub mod table;
 pub mod this_node;
 pub mod three_kernels;
 pub mod virtual_node;
+mod watch;
 
 pub use error::StudyError;
 pub use node::{Node, Progress};

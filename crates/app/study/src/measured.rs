@@ -11,6 +11,7 @@ use colony_measure::{self as measure, Attribution, Measurement};
 use colony_node::cpu::CpuSet;
 use colony_project::{Steal, node_noise};
 use colony_sim::NodeNoise;
+use colony_time::text::Ns;
 use colony_trace::{Trace, periodic};
 
 use crate::error::step;
@@ -40,8 +41,11 @@ impl Measuring {
         let mut started = own::names();
         let (measurement, trace) = self.measure(seconds)?;
         started.extend(own::names());
-        let command =
-            format!("colony measure --cpus {} --duration {seconds}s --out trace.parquet", self.cpus);
+        let command = format!(
+            "colony measure --cpus {} --duration {} --out trace.parquet",
+            self.cpus,
+            Ns((seconds * 1e9) as u64)
+        );
         let merged = node_noise(&trace, Steal::Excluded)?;
         Ok(OwnNoise { summary: reported(&measurement, &trace, &command), merged, trace, started })
     }

@@ -202,7 +202,7 @@ impl Load {
     }
 
     /// `58 % (rustc 31 %, cc1 12 %)`.
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let share = |s: &Share| format!("{} {}", s.name, format::percent(s.share));
         let names: Vec<String> = self.names.iter().filter(|s| s.share >= 0.01).map(share).collect();
         let names = if names.is_empty() { String::new() } else { format!(" ({})", names.join(", ")) };

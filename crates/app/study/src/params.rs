@@ -8,6 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::StudyError;
 
+/// The node count that headline and table show.
+pub const SHOWN_NODES: u64 = 16_384;
+
 /// Parameters of a study; the defaults are those of `colony study`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Params {
@@ -53,13 +56,13 @@ impl Default for Params {
             cpus: None,
             faster: 1.0,
             measure_s: 15.0,
-            measure_injected_s: 6.0,
-            bench_s: 8.0,
+            measure_injected_s: 4.0,
+            bench_s: 4.0,
             ranks: 2,
             noise_percent: vec![0.0, 2.0, 21.0],
             period_ns: 100_000_000,
             duty: DutyCycle::Ppm(800_000),
-            nodes: vec![1024, 2048, 4096, 8192, 16_384],
+            nodes: vec![1024, 4096, 16_384],
             projected_ops: 2_000,
             published: true,
             wait_quiet_s: 0.0,

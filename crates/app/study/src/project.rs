@@ -8,10 +8,13 @@ use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::{Coordinated, Preempt};
 use colony_sim::simulate::{Outcome, Simulation, simulate_for};
 use colony_sim::source::{Class, Model, Source, Trace};
+use colony_sim::stats::variance;
+use colony_sim::what_if::resampled;
 use colony_sim::words::once;
 use colony_time::Windows;
 use rayon::prelude::*;
 
+use crate::params::SHOWN_NODES;
 use crate::results::{Bucket, Point, Scaling, ScalingCurve, SchedulerKind};
 use crate::{Params, StudyError, simulated};
 
@@ -141,37 +144,89 @@ pub fn outcomes(
     nodes.iter().map(|&n| simulated::once(&simulation(params, program, machine, node, n))).collect()
 }
 
-/// A point without coordination: for as long as all ranks meet a bounded number of detours, so that thousands of
-/// measured ones a second take seconds to replay.
-fn unmodified(params: &Params, machine: &Machine, level: &Level, nodes: u32) -> Result<Outcome, StudyError> {
+/// A point without coordination: for as long as all ranks meet at most `detours`, so that thousands of measured ones a
+/// second take seconds to replay.
+fn unmodified(
+    params: &Params,
+    machine: &Machine,
+    level: &Level,
+    nodes: u32,
+    detours: f64,
+) -> Result<Outcome, StudyError> {
     let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
-    let span_ns = DETOURS / (level.detours_per_ns() * ranks).max(1e-12);
+    let span_ns = detours / (level.detours_per_ns() * ranks).max(1e-12);
     let program = allreduce(params.projected_ops.into());
     let simulation = simulation(params, &program, machine, &level.unmodified(), nodes);
     Ok(simulate_for(&simulation, span_ns as u64)?.0)
 }
 
-/// A point with coordination: for as long as some periods take.
+/// A point with coordination: for as long as some periods take, one if all ranks meet more than `detours` in them.
 fn coordinated(
     params: &Params,
     machine: &Machine,
     level: &Level,
     nodes: u32,
     windows: Windows,
+    detours: f64,
 ) -> Result<Outcome, StudyError> {
     let simulation = simulation(params, &allreduce(MOST), machine, &level.coordinated(windows), nodes);
     let ranks = f64::from(nodes) * f64::from(machine.ranks_per_node);
     let span_ns = PERIODS * windows.period_ns();
-    let is_too_much = level.detours_per_ns() * ranks * span_ns as f64 > DETOURS;
+    let is_too_much = nodes > LARGE || level.detours_per_ns() * ranks * span_ns as f64 > detours;
     let periods = if is_too_much { 1 } else { PERIODS };
     Ok(simulate_for(&simulation, periods * windows.period_ns())?.0)
 }
+
+/// Nodes that are so many that one period shows the mean.
+const LARGE: u32 = 4096;
 
 /// More operations than fit into these periods.
 const MOST: u64 = 10_000_000;
 
 /// Most detours of a point without coordination, on all ranks together.
-const DETOURS: f64 = 2e7;
+const DETOURS: f64 = 1e7;
+/// Traces that the measured ones are resampled to for an interval, the part of the nodes they are simulated on in windows, the
+/// detours met in each simulation, and Student's t for the spread of so many.
+const TRACES: u32 = 8;
+const TRACE_PART: u32 = 4;
+const TRACE_DETOURS: f64 = 2e6;
+const STUDENT_T: f64 = 2.365;
+
+/// Factor between a mean and the ends of its 95 % interval: the simulation is repeated with traces that other measurements of
+/// the node could have been (block bootstrap), and the spread of the logarithms is taken, as few rare detours decide such means.
+/// In windows, a period has so many operations that this is done on a part of the nodes. `None` if the noise was not
+/// measured, or leaves no time in too many of these traces.
+fn spread_factor(
+    params: &Params,
+    machine: &Machine,
+    level: &Level,
+    windows: Option<Windows>,
+    nodes: u32,
+) -> Result<Option<f64>, StudyError> {
+    let Some(noise) = &level.noise else { return Ok(None) };
+    let of = |number: u32| -> Result<Option<f64>, StudyError> {
+        let remade =
+            |noise: &NodeNoise, stream: u64| resampled(noise, params.seed.wrapping_add(stream), number);
+        let Ok(noise) = remade(noise, 0) else { return Ok(None) };
+        let residual = level.residual.as_ref().map(|r| remade(r, 1)).transpose();
+        let Ok(residual) = residual else { return Ok(None) };
+        let level = Level { noise: Some(noise), residual, ..level.clone() };
+        let params = Params { seed: params.seed.wrapping_add(u64::from(number) + 1), ..params.clone() };
+        let outcome = match windows {
+            None => unmodified(&params, machine, &level, nodes, TRACE_DETOURS)?,
+            Some(windows) => {
+                coordinated(&params, machine, &level, (nodes / TRACE_PART).max(1), windows, TRACE_DETOURS)?
+            }
+        };
+        Ok(Some(outcome.mean_ns.max(1.0).ln()))
+    };
+    let logs = (0..TRACES).into_par_iter().map(of).collect::<Result<Vec<_>, StudyError>>()?;
+    let logs: Vec<f64> = logs.into_iter().flatten().collect();
+    if logs.len() < TRACES as usize / 2 {
+        return Ok(None);
+    }
+    Ok(Some((STUDENT_T * variance(&logs).sqrt()).exp()))
+}
 
 /// The scaling curves of all levels, unmodified and coordinated, and the warnings of the simulation.
 ///
@@ -184,31 +239,51 @@ pub fn scaling(
     command: &str,
 ) -> Result<(Scaling, Vec<String>), StudyError> {
     let windows = params.windows()?;
-    let (mut curves, mut warnings) = (Vec::new(), Vec::new());
-    for level in levels {
+    let worst = levels.iter().map(|l| l.percent).fold(0.0, f64::max);
+    let kinds = [SchedulerKind::Unmodified, SchedulerKind::Coordinated];
+    let curves: Vec<(&Level, SchedulerKind)> = levels
+        .iter()
+        .flat_map(|level| kinds.map(|kind| (level, kind)))
+        .filter(|(level, kind)| *kind == SchedulerKind::Unmodified || level.has_coordinated())
+        .collect();
+    // the points on most nodes take longest, so they begin first
+    let mut points: Vec<(usize, u32)> =
+        (0..curves.len()).flat_map(|curve| params.nodes.iter().map(move |&nodes| (curve, nodes))).collect();
+    points.sort_by_key(|&(_, nodes)| std::cmp::Reverse(nodes));
+    let point = |&(curve, nodes): &(usize, u32)| -> Result<(usize, Point, Vec<String>), StudyError> {
+        let (level, kind) = curves[curve];
         let machine = blue_gene(level.ranks_per_node())?;
-        for kind in [SchedulerKind::Unmodified, SchedulerKind::Coordinated] {
-            if kind == SchedulerKind::Coordinated && !level.has_coordinated() {
-                continue;
-            }
-            let found = (params.nodes.par_iter())
-                .map(|&nodes| match kind {
-                    SchedulerKind::Unmodified => unmodified(params, &machine, level, nodes),
-                    SchedulerKind::Coordinated => coordinated(params, &machine, level, nodes, windows),
-                })
-                .collect::<Result<Vec<_>, StudyError>>()?;
-            let mut points = Vec::new();
-            for o in &found {
-                warnings.extend(
-                    o.warnings
-                        .iter()
-                        .map(|w| format!("projection with {} % noise, {}: {w}", level.percent, kind.name())),
-                );
-                points.push(Point::from(o));
-            }
-            curves.push(ScalingCurve { noise_percent: level.percent, scheduler: kind, points });
+        let windows = (kind == SchedulerKind::Coordinated).then_some(windows);
+        let outcome = match windows {
+            None => unmodified(params, &machine, level, nodes, DETOURS)?,
+            Some(windows) => coordinated(params, &machine, level, nodes, windows, DETOURS)?,
+        };
+        let mut point = Point::from(&outcome);
+        if point.nodes == SHOWN_NODES && level.percent == worst {
+            let factor = spread_factor(params, &machine, level, windows, nodes)?;
+            point.low_ns = factor.map(|factor| outcome.mean_ns / factor);
+            point.high_ns = factor.map(|factor| outcome.mean_ns * factor);
         }
-    }
+        let name = format!("projection with {} % noise, {}", level.percent, kind.name());
+        Ok((curve, point, outcome.warnings.iter().map(|w| format!("{name}: {w}")).collect()))
+    };
+    let found = points.par_iter().with_max_len(1).map(point).collect::<Result<Vec<_>, StudyError>>()?;
+    let warnings: Vec<String> = found.iter().flat_map(|(_, _, warnings)| warnings.clone()).collect();
+    let of_curve = |curve: usize| {
+        let mut points: Vec<Point> =
+            found.iter().filter(|(of, _, _)| *of == curve).map(|(_, point, _)| *point).collect();
+        points.sort_by_key(|p| p.nodes);
+        points
+    };
+    let curves = curves
+        .iter()
+        .enumerate()
+        .map(|(place, (level, scheduler))| ScalingCurve {
+            noise_percent: level.percent,
+            scheduler: *scheduler,
+            points: of_curve(place),
+        })
+        .collect();
     let warnings = once(&warnings).into_iter().cloned().collect();
     let scaling = Scaling {
         command: command.into(),

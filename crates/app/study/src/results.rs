@@ -10,7 +10,7 @@ use colony_sim::simulate::Outcome;
 use serde::{Deserialize, Serialize};
 
 use crate::card::Card;
-use crate::neighbours::Neighbours;
+use crate::neighbours::{Load, Neighbours};
 use crate::spare_here::SpareHere;
 use crate::{Params, StudyError};
 
@@ -62,6 +62,32 @@ pub struct Results {
     pub scaling: Option<Scaling>,
     /// The seeds' figures beside ours.
     pub published: Vec<Published>,
+    /// Figures that were not measured, or not in peace, each with the reason.
+    #[serde(default)]
+    pub missing: Vec<Missing>,
+}
+
+/// A figure of the study that there is not.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    /// Leibniz noise, per cent; 0 is none.
+    pub noise_percent: f64,
+    /// The scheduler.
+    pub scheduler: SchedulerKind,
+    /// The figure.
+    pub figure: Figure,
+    /// The reason.
+    pub reason: String,
+}
+
+/// A figure of the study's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// `allreduce` on this node.
+    Allreduce,
+    /// The projection to many nodes.
+    Projection,
 }
 
 /// The noise of the node and where it comes from.
@@ -190,6 +216,13 @@ pub struct Cell {
     pub ops: u64,
     /// Mean time of an operation, nanoseconds.
     pub mean_ns: f64,
+    /// Half of the 95 % interval of the mean, nanoseconds, from the operations of each half second; `None` if there are too
+    /// few of them.
+    #[serde(default)]
+    pub mean_ci95_ns: Option<f64>,
+    /// Other programs on the job's CPUs during the run; `None` where the node does not say.
+    #[serde(default)]
+    pub load: Option<Load>,
     /// Median.
     pub p50_ns: u64,
     /// 99 of 100 are no longer.
@@ -254,6 +287,11 @@ pub struct Scaling {
     pub curves: Vec<ScalingCurve>,
 }
 
+impl Figure {
+    /// All.
+    pub const ALL: [Self; 2] = [Self::Allreduce, Self::Projection];
+}
+
 /// A projected curve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScalingCurve {
@@ -284,6 +322,13 @@ pub struct Point {
     pub max_ns: f64,
     /// Mean over the time without noise.
     pub slowdown: f64,
+    /// Lower end of the 95 % interval of the mean, nanoseconds: another measurement of the noise could have led there. `None`
+    /// if it was not computed.
+    #[serde(default)]
+    pub low_ns: Option<f64>,
+    /// Its upper end.
+    #[serde(default)]
+    pub high_ns: Option<f64>,
 }
 
 impl From<&Outcome> for Point {
@@ -297,6 +342,8 @@ impl From<&Outcome> for Point {
             p99_9_ns: o.p99_9_ns as f64,
             max_ns: o.max_ns as f64,
             slowdown: o.slowdown,
+            low_ns: None,
+            high_ns: None,
         }
     }
 }
@@ -357,6 +404,14 @@ impl Results {
             colony_node::file::check_writable(&file).map_err(error(&file))?;
         }
         Ok(())
+    }
+
+    /// The reason why a figure is missing.
+    #[must_use]
+    pub fn why_missing(&self, noise_percent: f64, scheduler: SchedulerKind, figure: Figure) -> Option<&str> {
+        let is =
+            |m: &&Missing| m.noise_percent == noise_percent && m.scheduler == scheduler && m.figure == figure;
+        self.missing.iter().find(is).map(|m| m.reason.as_str())
     }
 
     /// The run of `allreduce` with this noise under this scheduler.

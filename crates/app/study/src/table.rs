@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of a study, for a terminal.
 
-use crate::results::{Published, Results, SchedulerKind};
-use crate::{format, seeds};
+use crate::results::{Cell, Figure, Published, Results, SchedulerKind};
+use crate::{claims, format, seeds};
+
+pub use crate::format::noise_name;
+pub use crate::params::SHOWN_NODES;
 
 /// Headings of [`rows`].
 pub const HEADINGS: [&str; 9] = [
@@ -17,37 +20,77 @@ pub const HEADINGS: [&str; 9] = [
     "projected",
 ];
 
-/// One row a run of `allreduce`; the last column is the projected mean at the largest published node count.
+/// One row a noise level and scheduler of the study, `–` where a figure is missing; the last column is the projected mean at
+/// [`SHOWN_NODES`].
 #[must_use]
 pub fn rows(results: &Results) -> Vec<[String; 9]> {
-    let row = |cell: &crate::results::Cell| {
-        let split = cell.split.map_or("–".into(), |s| {
-            let share = |ns: u64, of: u64| format::percent(ns as f64 / of.max(1) as f64);
-            format!(
-                "{} | {}",
-                share(s.stolen_favored_ns, s.favored_ns),
-                share(s.stolen_regular_ns, s.regular_ns)
-            )
-        });
-        let projected = results
-            .scaling
-            .as_ref()
-            .and_then(|s| s.curve(cell.noise_percent, cell.scheduler)?.at(SHOWN_NODES).copied());
+    let row = |(percent, scheduler, cell): (f64, SchedulerKind, Option<&Cell>)| {
+        let of = |text: &dyn Fn(&Cell) -> String| cell.map_or(NOT_KNOWN.into(), text);
         [
-            noise_name(cell.noise_percent),
-            cell.scheduler.name().into(),
-            format::count(cell.ops),
-            format::time(cell.mean_ns),
-            format::time(cell.p99_ns as f64),
-            format::time(cell.p99_9_ns as f64),
-            format::time(cell.max_ns as f64),
-            split,
-            projected.map_or("–".into(), |p| {
-                format!("{} at {}", format::time(p.mean_ns), format::count(p.nodes))
-            }),
+            noise_name(percent),
+            scheduler.name().into(),
+            of(&|c| format::count(c.ops)),
+            of(&|c| format::time(c.mean_ns)),
+            of(&|c| format::time(c.p99_ns as f64)),
+            of(&|c| format::time(c.p99_9_ns as f64)),
+            of(&|c| format::time(c.max_ns as f64)),
+            of(&|c| format!("{} | {}", stolen(c, true), stolen(c, false))),
+            projected_mean(results, percent, scheduler),
         ]
     };
-    results.allreduce.iter().map(row).collect()
+    cells(results).into_iter().map(row).collect()
+}
+
+/// Stands for a figure that is not known.
+pub const NOT_KNOWN: &str = "–";
+
+/// Every noise level and scheduler of the study, with its run of `allreduce` if there is one.
+#[must_use]
+pub fn cells(results: &Results) -> Vec<(f64, SchedulerKind, Option<&Cell>)> {
+    let kinds = [SchedulerKind::Unmodified, SchedulerKind::Coordinated];
+    let all = results.params.noise_percent.iter().flat_map(|&p| kinds.map(|kind| (p, kind)));
+    let all = all.map(|(percent, kind)| (percent, kind, results.cell(percent, kind)));
+    match results.allreduce.is_empty() && results.missing.is_empty() {
+        true => Vec::new(),
+        false => all.collect(),
+    }
+}
+
+/// Share of favored, or else regular, time that was stolen from a run.
+#[must_use]
+pub fn stolen(cell: &Cell, favored: bool) -> String {
+    let share = |stolen_ns: u64, of_ns: u64| format::percent(stolen_ns as f64 / of_ns.max(1) as f64);
+    match (cell.split, favored) {
+        (Some(s), true) => share(s.stolen_favored_ns, s.favored_ns),
+        (Some(s), false) => share(s.stolen_regular_ns, s.regular_ns),
+        (None, _) => NOT_KNOWN.into(),
+    }
+}
+
+/// The projected mean at [`SHOWN_NODES`].
+#[must_use]
+pub fn projected_mean(results: &Results, percent: f64, scheduler: SchedulerKind) -> String {
+    let scaling = results.scaling.as_ref();
+    let point = scaling.and_then(|s| s.curve(percent, scheduler)?.at(SHOWN_NODES).copied());
+    point.map_or(NOT_KNOWN.into(), |p| format::time(p.mean_ns))
+}
+
+/// The figures of these kinds that are missing, a line a reason.
+#[must_use]
+pub fn missing(results: &Results, figures: &[Figure]) -> Vec<String> {
+    let mut lines: Vec<(String, &str)> = Vec::new();
+    for m in results.missing.iter().filter(|m| figures.contains(&m.figure)) {
+        let of = match m.figure {
+            Figure::Allreduce => "",
+            Figure::Projection => ", projected",
+        };
+        let name = format!("{}, {}{of}", noise_name(m.noise_percent), m.scheduler.name());
+        match lines.iter_mut().find(|(_, reason)| *reason == m.reason) {
+            Some((names, _)) => *names += &format!("; {name}"),
+            None => lines.push((name, &m.reason)),
+        }
+    }
+    lines.into_iter().map(|(names, reason)| format!("{NOT_KNOWN} {names}: {reason}")).collect()
 }
 
 /// Headings of [`experiments`].
@@ -67,15 +110,6 @@ pub const OUTCOME_HEADINGS: [&str; 4] = ["what", "published", "ours", "how"];
 pub fn outcome(outcome: &seeds::Outcome) -> Vec<[String; 4]> {
     let row = |p: &Published| [p.what.clone(), p.published.clone(), p.ours.clone(), p.note.clone()];
     outcome.rows.iter().map(row).collect()
-}
-
-/// The node count that headline and table show.
-pub const SHOWN_NODES: u64 = 16_384;
-
-/// `quiet`, or the level.
-#[must_use]
-pub fn noise_name(percent: f64) -> String {
-    if percent > 0.0 { format!("{} % noise", format::number(percent)) } else { "quiet".into() }
 }
 
 /// The difference that coordinated windows make to the node's own noise, in one sentence; `None` if it was not measured.
@@ -99,46 +133,29 @@ pub fn windows_here(results: &Results) -> Option<String> {
 pub fn spare_core_here(results: &Results) -> Option<String> {
     let spare = results.spare_core.as_ref()?;
     Some(format!(
-        "A spare core (--spare-cores 1, {}), measured here: {} of the time of CPUs {} is stolen by this node's own noise, {} without.",
+        "A spare core (--spare-cores 1, {}), measured here: {} of the time of {} is stolen by this node's own noise, {} without.",
         spare.partition.describe(),
         format::percent(spare.stolen_with),
-        spare.job,
+        spare.job.named(),
         format::percent(spare.stolen_without)
     ))
 }
 
-/// The main result in one sentence, as far as it was measured.
+/// The main result in some sentences, as far as it was measured.
 #[must_use]
 pub fn headline(results: &Results) -> String {
     let worst = results.params.noise_percent.iter().copied().fold(0.0, f64::max);
-    let at = |kind| {
-        let measured = results.scaling.as_ref().filter(|s| s.measured)?;
-        Some(measured.curve(worst, kind)?.at(SHOWN_NODES)?.mean_ns)
-    };
-    let mut text = String::new();
-    if let Some(u) = at(SchedulerKind::Unmodified) {
-        text = format!(
-            "With {} on every one of {} nodes, an allreduce would take {} on Linux as it is",
-            noise_name(worst),
-            format::count(SHOWN_NODES),
-            format::time(u),
-        );
-        text += &match at(SchedulerKind::Coordinated) {
-            Some(c) => {
-                format!(" and {} in coordinated windows: {} faster.", format::time(c), format::times(u / c))
-            }
-            None => ". What coordinated windows would leave of it was not measured.".into(),
-        };
-    }
+    let mut text = projected(results, worst).unwrap_or_default();
     let favored = |kind| {
         let s = results.cell(worst, kind)?.split?;
         Some(s.stolen_favored_ns as f64 / s.favored_ns.max(1) as f64)
     };
     if let (Some(u), Some(c)) = (favored(SchedulerKind::Unmodified), favored(SchedulerKind::Coordinated)) {
         text += &format!(
-            " On this node, windows cut what is stolen from favored time from {} to {}.",
-            format::percent(u),
-            format::percent(c)
+            " On this node, with {}, {} of favored time is stolen in coordinated windows, {} without windows.",
+            noise_name(worst),
+            format::percent(c),
+            format::percent(u)
         );
     }
     if text.is_empty() {
@@ -150,4 +167,27 @@ pub fn headline(results: &Results) -> String {
         };
     }
     text.trim_start().into()
+}
+
+/// The projection of a noise level, and what windows gain; `None` if it was not measured.
+fn projected(results: &Results, percent: f64) -> Option<String> {
+    let measured = results.scaling.as_ref().filter(|s| s.measured)?;
+    let at = |kind| measured.curve(percent, kind)?.at(SHOWN_NODES);
+    let unmodified = at(SchedulerKind::Unmodified)?;
+    let text = format!(
+        "With {} on every one of {} nodes, an allreduce would take {} on Linux as it is",
+        noise_name(percent),
+        format::count(SHOWN_NODES),
+        claims::mean(unmodified),
+    );
+    let Some(coordinated) = at(SchedulerKind::Coordinated) else {
+        let why = results.why_missing(percent, SchedulerKind::Coordinated, Figure::Projection);
+        let why = why.map_or(String::new(), |why| format!(": {why}"));
+        return Some(format!("{text}. What coordinated windows would leave of it was not measured{why}."));
+    };
+    let text = format!("{text} and {} in coordinated windows", claims::mean(coordinated));
+    Some(match claims::projected(results, percent) {
+        Ok(gain) => format!("{text}: {}.", gain.text()),
+        Err(why) => format!("{text}. That is no measure of the gain: {why}."),
+    })
 }

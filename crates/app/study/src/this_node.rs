@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use colony_bench::{BenchResult, Measurement as BenchMeasurement};
+use colony_bench::BenchResult;
 use colony_doctor::{Examination, ThreadSeen};
 use colony_inject::LeibnizReport;
 use colony_node::cpu::CpuSet;
@@ -25,15 +25,15 @@ use colony_time::{DutyCycle, Windows};
 use colony_trace::Trace;
 use nix::sys::signal::Signal;
 
+use crate::cell::{STRETCH_NS, cell};
 use crate::compute_node::Run;
 use crate::error::step;
 use crate::failure::{self, Failure};
 use crate::measured::Measuring;
 use crate::neighbours::Usage;
 use crate::node::{BenchRun, Injection, OwnNoise};
-use crate::noise::bucketed;
 use crate::pages::{self, PageRun, PageRuns};
-use crate::results::{Bucket, Cell, Edges, SchedulerKind, Split};
+use crate::results::Cell;
 use crate::spare_here::{self, SpareHere};
 use crate::{Node, Params, StudyError};
 
@@ -137,7 +137,7 @@ impl ThisNode {
         let report = self.scratch.path().join("spare.json");
         let run: Vec<&str> =
             ["run", "--backend", "none"].into_iter().chain(options.iter().copied()).collect();
-        let (cpus, duration) = (cpus.to_string(), format!("{seconds}s"));
+        let (cpus, duration) = (cpus.to_string(), duration(seconds));
         let job = ["measure", "--no-keep", "--cpus", &cpus, "--duration", &duration];
         let command = format!("colony {} -- colony {}", run.join(" "), job.join(" "));
         let (kept, colony) = (text(&report), text(&self.colony));
@@ -192,6 +192,7 @@ impl ThisNode {
             ]);
             args.extend(["--phase".into(), phase.into()]);
         }
+        args.extend(["--timeline".into(), Ns(STRETCH_NS).to_string()]);
         args
     }
 }
@@ -240,7 +241,7 @@ impl Node for ThisNode {
             "--cpus",
             &self.measuring.cpus.to_string(),
             "--duration",
-            &format!("{seconds}s"),
+            &duration(seconds),
         ]
         .map(str::to_owned)
         .into_iter()
@@ -316,52 +317,9 @@ impl Node for ThisNode {
     }
 }
 
-/// The part of a run's result that a study keeps.
-fn cell(
-    run: &BenchRun,
-    command: String,
-    all: &BenchMeasurement,
-    report: &RunReport,
-    injected: Option<&LeibnizReport>,
-) -> Cell {
-    let (d, proof) = (&all.all, &report.proof);
-    let noise = |r: &LeibnizReport| r.cpus.iter().map(|c| c.noise).sum::<f64>() / r.cpus.len().max(1) as f64;
-    Cell {
-        command,
-        noise_percent: run.injection.percent(),
-        achieved_percent: injected.map(|r| 100.0 * noise(r)),
-        scheduler: if run.windows.is_some() { SchedulerKind::Coordinated } else { SchedulerKind::Unmodified },
-        ops: all.ops,
-        mean_ns: d.mean_ns,
-        p50_ns: d.p50_ns,
-        p99_ns: d.p99_ns,
-        p99_9_ns: d.p999_ns,
-        max_ns: d.max_ns,
-        histogram: bucketed(d.histogram_ns.iter().copied()),
-        split: Some(Split {
-            stolen_favored_ns: proof.favored.stolen_ns,
-            stolen_regular_ns: proof.regular.stolen_ns,
-            favored_ns: proof.favored.observed_ns,
-            regular_ns: proof.regular.observed_ns,
-        }),
-        edges: report.agent.as_ref().map(|a| Edges {
-            p50_ns: a.lateness.p50_ns,
-            p99_ns: a.lateness.p99_ns,
-            max_ns: a.lateness.max_ns,
-            histogram: edge_buckets(&a.lateness),
-        }),
-    }
-}
-
-/// Lateness of edges as a histogram of results.
-pub(crate) fn edge_buckets(lateness: &colony_stats::Distribution) -> Vec<Bucket> {
-    let mut low_ns = 0;
-    let bucket = |b: &colony_stats::Bucket| {
-        let bucket = Bucket { low_ns, high_ns: b.up_to_ns + 1, count: b.count };
-        low_ns = b.up_to_ns + 1;
-        bucket
-    };
-    lateness.buckets.iter().map(bucket).collect()
+/// Seconds on a command line, which takes whole nanoseconds.
+pub(crate) fn duration(seconds: f64) -> String {
+    Ns((seconds * 1e9) as u64).to_string()
 }
 
 fn text(path: &Path) -> String {

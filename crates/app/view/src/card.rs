@@ -38,7 +38,7 @@ fn figures(card: &Card) -> String {
         None => UNKNOWN.into(),
     };
     let cost = format!("noise adds {} to a step of {}", doctor::added(&noise.all), time(noise.quiet_ns));
-    let stolen = format!("{} of the time of CPUs {}", percent(noise.stolen_share), noise.cpus);
+    let stolen = format!("{} of the time of {}", percent(noise.stolen_share), noise.cpus.named());
     let rows = [
         ("stolen", stolen),
         ("worst source", worst),
@@ -57,12 +57,19 @@ const UNKNOWN: &str = "not known: the kernel tells sources only to root (CAP_BPF
 fn changes(card: &Card) -> String {
     let Some(noise) = &card.doctor.noise else { return String::new() };
     if card.doctor.sequence.is_empty() {
-        let why = match (card.attributed, card.stopped) {
-            (false, _) => "the sources are not known",
-            (true, true) => "the time for the costs ended before a change was simulated",
-            (true, false) => "no change of a setting that colony doctor knows gives time back on this node",
+        let why = match card.attributed {
+            false => "the sources are not known",
+            true if noise.stopped => "the time for the costs ended before a change was simulated",
+            true if !card.doctor.no_remedy.is_empty() => {
+                "beside the sources that have no remedy, no change gives back time that can be told from chance"
+            }
+            true => "no change of a setting that colony doctor knows gives time back on this node",
         };
-        return format!("\n{}\n", wrap(&format!("What to change: {why}.")));
+        return format!(
+            "\n{}\n{}",
+            wrap(&format!("What to change: {why}.")),
+            doctor::no_remedy(&card.doctor)
+        );
     }
     let mut t = table::new(["What to change, in this order", "costs alone", "left after it", "remedy"]);
     t.add_row(["(nothing)".to_owned(), String::new(), doctor::added(&noise.all), String::new()]);
@@ -70,11 +77,11 @@ fn changes(card: &Card) -> String {
     for (number, (finding, step)) in (1..).zip(card.steps()) {
         let what = format!("{number}. {}", name(&finding.finding.id, 40));
         let cost = doctor::cost(&finding.cost);
-        let when = doctor::when(&finding.finding);
-        let _ = write!(commands, "{}", doctor::first_remedy(&what, finding));
-        t.add_row([what, cost, doctor::added(&step.left), when.into()]);
+        let effort = finding.finding.remedies.get(step.remedy).map_or("", |r| r.effort.name());
+        let _ = write!(commands, "{}", doctor::remedy_of_step(&what, finding, step.remedy));
+        t.add_row([what, cost, doctor::added(&step.left), effort.into()]);
     }
-    format!("\n{}\n{commands}", table::trimmed(&t))
+    format!("\n{}\n{commands}{}", table::trimmed(&t), doctor::no_remedy(&card.doctor))
 }
 
 /// Table of the cost of each source alone, by node count.

@@ -39,6 +39,9 @@ pub fn advice(a: &Advice) -> String {
         let _ = writeln!(out, "\n{t}");
     }
     out.push_str(&sequence(a));
+    if !a.no_remedy.is_empty() {
+        let _ = write!(out, "\n{}", no_remedy(a));
+    }
     for f in &a.findings {
         let _ = write!(out, "\n{}", finding(f, false));
     }
@@ -60,7 +63,7 @@ pub fn advice(a: &Advice) -> String {
 fn head(a: &Advice) -> String {
     let host = name(a.host.as_deref().unwrap_or("node"), 30);
     let kernel = a.kernel.as_deref().map_or(String::new(), |k| format!(" · Linux {}", name(k, 30)));
-    let mut out = format!("{}\n", wrap(&format!("{host}{kernel} · job on CPUs {}", a.cpus)));
+    let mut out = format!("{}\n", wrap(&format!("{host}{kernel} · job on {}", a.cpus.named())));
     if let Some(noise) = &a.noise {
         let _ = writeln!(out, "{}", wrap(&measured(noise)));
     }
@@ -88,10 +91,26 @@ fn sequence(a: &Advice) -> String {
     let mut t = table::new(["What to change, in this order", "noise left adds", "remedy"]);
     t.add_row(["(nothing)".to_owned(), added(&noise.all), String::new()]);
     for (number, step) in a.sequence.iter().enumerate() {
-        let when = a.finding(&step.finding).map_or("", |f| when(&f.finding));
-        t.add_row([format!("{}. {}", number + 1, name(&step.finding, 40)), added(&step.left), when.into()]);
+        let remedy = a.finding(&step.finding).and_then(|f| f.finding.remedies.get(step.remedy));
+        let effort = remedy.map_or("", |r| r.effort.name());
+        t.add_row([format!("{}. {}", number + 1, name(&step.finding, 40)), added(&step.left), effort.into()]);
     }
-    format!("\n{t}\n")
+    let mut out = format!("\n{}\n", table::trimmed(&t));
+    for (number, step) in a.sequence.iter().enumerate() {
+        if let Some(f) = a.finding(&step.finding) {
+            out.push_str(&commands(&format!("  {}.", number + 1), &f.commands_of(step.remedy), false));
+        }
+    }
+    out
+}
+
+/// The sources that no change takes away, a line each.
+pub(crate) fn no_remedy(a: &Advice) -> String {
+    let mut out = String::new();
+    for line in a.no_remedy_lines(|s| format!("{} ({})", name(&s.source, 40), added(&s.added))) {
+        let _ = writeln!(out, "{}", wrap(&name(&format!("no remedy: {line}"), 600)));
+    }
+    out
 }
 
 fn notes(a: &Advice) -> Vec<String> {
@@ -115,11 +134,7 @@ fn notes(a: &Advice) -> Vec<String> {
 }
 
 pub(crate) fn when(f: &Finding) -> &'static str {
-    match f.remedies.first() {
-        None => "advice",
-        Some(r) if r.needs_reboot() => "reboot",
-        Some(_) => "now",
-    }
+    f.remedies.first().map_or("advice", |r| r.effort.name())
 }
 
 /// A cost with its interval.
@@ -172,10 +187,10 @@ pub fn finding(f: &Costed, whole: bool) -> String {
     out
 }
 
-/// The commands of a finding's first remedy below `what`, shortened.
+/// The commands of one of a finding's remedies below `what`, shortened.
 #[must_use]
-pub(crate) fn first_remedy(what: &str, f: &Costed) -> String {
-    format!("{what}\n{}", commands("  do", &f.commands, false))
+pub(crate) fn remedy_of_step(what: &str, f: &Costed, remedy: usize) -> String {
+    format!("{what}\n{}", commands("  do", &f.commands_of(remedy), false))
 }
 
 /// Commands behind a word, one a line.

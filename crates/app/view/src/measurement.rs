@@ -32,8 +32,8 @@ pub fn render(m: &Measurement) -> String {
 fn head(w: &mut String, m: &Measurement) -> std::fmt::Result {
     writeln!(w, "{}", table::node(&m.node))?;
     let what = format!(
-        "CPUs {} for {} s as {}, detours from {}; stolen: {}",
-        m.cpus,
+        "{} for {} s as {}, detours from {}; stolen: {}",
+        m.cpus.named(),
         three(m.per_cpu.first().map_or(m.duration_s, |c| c.observed_s)),
         m.observer,
         time(m.threshold_ns as f64),

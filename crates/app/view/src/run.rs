@@ -32,11 +32,11 @@ pub fn render(r: &RunReport) -> String {
         _ => "agent",
     };
     let head = format!(
-        "windows: period {}, favored {} ({}) · backend: {by} · CPUs {}",
+        "windows: period {}, favored {} ({}) · backend: {by} · {}",
         time(r.windows.period_ns() as f64),
         time(r.windows.favored_ns() as f64),
         percent(r.windows.duty()),
-        r.cpus,
+        r.cpus.named(),
     );
     // writing to a String cannot fail
     let _ = writeln!(w, "{}", wrap(&head));

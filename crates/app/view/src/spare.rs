@@ -15,8 +15,8 @@ const ROWS: usize = 6;
 pub(crate) fn render(w: &mut String, r: &SpareReport) -> std::fmt::Result {
     let changed = r.settings.iter().filter(|s| s.refused.is_none()).count();
     let head = format!(
-        "spare cores: CPUs {} for everything but the job · {} · {} of {} settings · {} tasks moved",
-        r.spare,
+        "spare cores: {} for everything but the job · {} · {} of {} settings · {} tasks moved",
+        r.spare.named(),
         r.partition.describe(),
         changed,
         r.settings.len(),

@@ -6,21 +6,21 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use colony_study::neighbours::Neighbours;
-use colony_study::results::{Cell, Results};
-use colony_study::table::{SHOWN_NODES, noise_name};
+use colony_study::results::{Cell, Figure, Results, SchedulerKind};
+use colony_study::table::{NOT_KNOWN, SHOWN_NODES, noise_name};
 use colony_study::{format, seeds, table as figures};
 
 use crate::progress::Progress;
 use crate::table::{self, name, wrap};
-use crate::units::{percent, time};
+use crate::units::time;
 
 /// The node's report card first, then the published experiments' noise on this node, then what was not done.
 #[must_use]
 pub fn results(r: &Results) -> String {
     let nodes = format!("{} nodes", format::count(SHOWN_NODES));
     let mut t = table::new(["noise", "scheduler", "mean", "99.9 %", "longest", "favored", "regular", &nodes]);
-    for cell in &r.allreduce {
-        t.add_row(row(r, cell));
+    for (percent, scheduler, cell) in figures::cells(r) {
+        t.add_row(row(r, percent, scheduler, cell));
     }
     let mut out = String::new();
     if let Some(busy) = r.neighbours.as_ref().and_then(Neighbours::warning) {
@@ -38,9 +38,12 @@ pub fn results(r: &Results) -> String {
         let _ = writeln!(out, "\n{}", here.join("\n"));
     }
     let _ = writeln!(out, "\nThe published experiments' noise on this node:\n{}\n", wrap(&r.headline));
-    if !r.allreduce.is_empty() {
+    if !figures::cells(r).is_empty() {
         let _ = writeln!(out, "{t}");
         out.push_str("favored, regular: time stolen from the job in such windows\n");
+    }
+    for line in figures::missing(r, &Figure::ALL) {
+        let _ = writeln!(out, "{}", wrap(&name(&line, 400)));
     }
     for line in r
         .not_done
@@ -53,19 +56,17 @@ pub fn results(r: &Results) -> String {
     out
 }
 
-fn row(r: &Results, c: &Cell) -> [String; 8] {
-    let share = |stolen_ns: u64, of_ns: u64| percent(stolen_ns as f64 / of_ns.max(1) as f64);
-    let projected =
-        r.scaling.as_ref().and_then(|s| s.curve(c.noise_percent, c.scheduler)?.at(SHOWN_NODES).copied());
+fn row(r: &Results, percent: f64, scheduler: SchedulerKind, cell: Option<&Cell>) -> [String; 8] {
+    let of = |text: &dyn Fn(&Cell) -> String| cell.map_or(NOT_KNOWN.into(), text);
     [
-        noise_name(c.noise_percent),
-        c.scheduler.name().into(),
-        time(c.mean_ns),
-        time(c.p99_9_ns as f64),
-        time(c.max_ns as f64),
-        c.split.map_or("–".into(), |s| share(s.stolen_favored_ns, s.favored_ns)),
-        c.split.map_or("–".into(), |s| share(s.stolen_regular_ns, s.regular_ns)),
-        projected.map_or("–".into(), |p| time(p.mean_ns)),
+        noise_name(percent),
+        scheduler.name().into(),
+        of(&|c| time(c.mean_ns)),
+        of(&|c| time(c.p99_9_ns as f64)),
+        of(&|c| time(c.max_ns as f64)),
+        of(&|c| figures::stolen(c, true)),
+        of(&|c| figures::stolen(c, false)),
+        figures::projected_mean(r, percent, scheduler),
     ]
 }
 

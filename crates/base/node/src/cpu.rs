@@ -46,6 +46,22 @@ impl CpuSet {
         self.0.first().copied()
     }
 
+    /// The set in a sentence: `CPU 1`, `CPUs 1,3`, `no CPU`.
+    #[must_use]
+    pub fn named(&self) -> String {
+        match self.len() {
+            0 => "no CPU".into(),
+            1 => format!("CPU {self}"),
+            _ => format!("CPUs {self}"),
+        }
+    }
+
+    /// The verb behind [`named`](Self::named): `is` of one CPU, `are` of several.
+    #[must_use]
+    pub fn is_or_are(&self) -> &'static str {
+        if self.len() == 1 { "is" } else { "are" }
+    }
+
     /// CPUs of this set that are not in `other`.
     #[must_use]
     pub fn without(&self, other: &Self) -> Self {

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All rules over one node.
 
+use std::collections::BTreeMap;
+
 use colony_node::cpu::CpuSet;
 use serde::{Deserialize, Serialize};
 
 use crate::contradiction;
 use crate::finding::{Finding, Passed, Undecided};
+use crate::mobility::Threads;
 use crate::node::Node;
 use crate::outcome::Outcome;
 use crate::root::Unread;
@@ -26,6 +29,9 @@ pub struct Examination {
     pub undecided: Vec<Undecided>,
     /// Rules that found nothing.
     pub passed: Vec<Passed>,
+    /// Sources of the trace that nothing moves from the job's CPUs, and the reason; empty without a trace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub stays: BTreeMap<String, String>,
 }
 
 /// Goes through all rules.
@@ -38,6 +44,8 @@ pub fn examine(node: &Node) -> Examination {
         findings: Vec::new(),
         undecided: Vec::new(),
         passed: Vec::new(),
+        // a rule says so if the tasks cannot be read
+        stays: Threads::read(node).ok().flatten().map(Threads::reasons_to_stay).unwrap_or_default(),
     };
     let container = in_container(node);
     for Rule { id, subject, check } in RULES {

@@ -11,11 +11,13 @@
 mod contradiction;
 mod default_cpus;
 mod distribution;
+mod effort;
 mod examine;
 mod finding;
 mod holders;
 mod interrupt_table;
 mod irq;
+mod mobility;
 mod node;
 mod outcome;
 mod parameters;

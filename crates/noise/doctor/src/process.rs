@@ -6,6 +6,7 @@ use colony_node::task::TaskId;
 
 use crate::node::Node;
 use crate::root::Unread;
+use crate::touches::thread_source;
 
 /// Most threads that are read. With more, a rule is undecided.
 const MOST: usize = 1 << 17;
@@ -80,6 +81,14 @@ impl Process {
 
     pub(crate) fn is_kernel_thread(&self) -> bool {
         self.flags & KERNEL_THREAD != 0
+    }
+
+    /// The name of the source of noise that a trace shows for it. `/proc` adds the work to the name of a kworker
+    /// (`kworker/1:2-events`); the events of the kernel have the plain name.
+    pub(crate) fn source(&self) -> String {
+        let is_worker = self.is_kernel_thread() && self.name.starts_with("kworker/");
+        let name = if is_worker { self.name.split(['-', '+']).next() } else { None };
+        thread_source(name.unwrap_or(&self.name))
     }
 
     pub(crate) fn file(&self, file: &str) -> String {

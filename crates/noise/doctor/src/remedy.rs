@@ -5,13 +5,24 @@ use colony_node::cpu::CpuSet;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
 
+pub use crate::effort::Effort;
+use crate::touches::Touches;
+
+/// The tree of control groups of version 2.
+const GROUPS: &str = "/sys/fs/cgroup";
+
 /// Changes that together remove a finding.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Remedy {
     /// The changes, in order; their undos run in the opposite order.
     pub changes: Vec<Change>,
+    /// What it takes to apply them.
+    pub effort: Effort,
     /// The harm the changes may do, one sentence.
     pub risk: String,
+    /// The sources of noise that this remedy takes from the job's CPUs; `None` for those of its finding.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moves: Option<Touches>,
     /// What the node or its users lose for certain. A program must not make such a change unless it was asked to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub losses: Vec<Loss>,
@@ -63,6 +74,18 @@ pub enum Change {
         /// Program and arguments; `None` if nothing is to be undone.
         undo: Option<Vec<String>>,
     },
+    /// Another command that starts the job.
+    JobStart {
+        /// The command, with `CMD` for the program of the job.
+        command: String,
+    },
+    /// An isolated cpuset partition, in which the job is started.
+    Partition {
+        /// CPUs of the partition.
+        cpus: CpuSet,
+        /// `true` if systemd makes the control groups of the node.
+        by_systemd: bool,
+    },
     /// A parameter of the kernel's command line; takes effect at the next boot.
     KernelParameter {
         /// The parameter with its value, as `nohz_full=1-3`.
@@ -104,7 +127,21 @@ pub struct TaskNow {
 impl Remedy {
     /// Changes with their risk.
     pub(crate) fn new(changes: impl IntoIterator<Item = Change>, risk: &str) -> Self {
-        Self { changes: changes.into_iter().collect(), risk: risk.into(), losses: Vec::new(), keep: None }
+        let changes: Vec<Change> = changes.into_iter().collect();
+        let effort = changes.iter().map(Change::effort).max().unwrap_or(Effort::Setting);
+        Self { changes, effort, risk: risk.into(), moves: None, losses: Vec::new(), keep: None }
+    }
+
+    /// Remedies of one program take less effort than other settings of the node.
+    pub(crate) fn of_program(mut self) -> Self {
+        self.effort = Effort::Program;
+        self
+    }
+
+    /// The sources that this remedy takes away, if other remedies of the finding take others.
+    pub(crate) fn moves(mut self, moves: Touches) -> Self {
+        self.moves = Some(moves);
+        self
     }
 
     /// `value` into one file that has `now`.
@@ -139,7 +176,7 @@ impl Remedy {
     /// Returns `true` if the node must boot again before the remedy takes effect.
     #[must_use]
     pub fn needs_reboot(&self) -> bool {
-        self.changes.iter().any(|c| matches!(c, Change::KernelParameter { .. }))
+        self.effort == Effort::Boot
     }
 
     /// The commands that apply it, one a line, for a root shell.
@@ -173,6 +210,16 @@ impl Change {
         Self::Command { apply: words(apply), undo: (!undo.is_empty()).then(|| words(undo)) }
     }
 
+    fn effort(&self) -> Effort {
+        match self {
+            Self::Affinity { .. } => Effort::Program,
+            Self::JobStart { .. } => Effort::JobStart,
+            Self::Write { .. } | Self::Command { .. } | Self::Line { .. } => Effort::Setting,
+            Self::Partition { .. } => Effort::Partition,
+            Self::KernelParameter { .. } => Effort::Boot,
+        }
+    }
+
     /// The commands of a root shell that make the change.
     #[must_use]
     pub fn commands(&self) -> Vec<String> {
@@ -180,6 +227,18 @@ impl Change {
             Self::Write { files, value } => write_command(files.iter().map(|f| f.file.as_str()), value),
             Self::Affinity { tasks, cpus } => tasks.iter().map(|t| bind_command(t, cpus)).collect(),
             Self::Command { apply, .. } => vec![shell(apply)],
+            Self::JobStart { command } => vec![command.clone()],
+            Self::Partition { cpus, by_systemd: true } => vec![
+                format!("systemctl set-property --runtime job.slice AllowedCPUs={cpus}"),
+                "systemctl start job.slice".into(),
+                format!("echo isolated > {GROUPS}/job.slice/cpuset.cpus.partition"),
+            ],
+            Self::Partition { cpus, by_systemd: false } => vec![
+                format!("echo +cpuset > {GROUPS}/cgroup.subtree_control"),
+                format!("mkdir {GROUPS}/job"),
+                format!("echo {cpus} > {GROUPS}/job/cpuset.cpus"),
+                format!("echo isolated > {GROUPS}/job/cpuset.cpus.partition"),
+            ],
             Self::KernelParameter { parameter, replaces: None } => {
                 vec![format!("# add to the kernel command line, then reboot: {parameter}")]
             }
@@ -208,6 +267,18 @@ impl Change {
             }
             Self::Affinity { tasks, .. } => tasks.iter().map(|t| bind_command(t, &t.cpus)).collect(),
             Self::Command { undo, .. } => undo.iter().map(|words| shell(words)).collect(),
+            Self::JobStart { .. } => Vec::new(),
+            Self::Partition { by_systemd: true, .. } => vec![
+                format!("echo member > {GROUPS}/job.slice/cpuset.cpus.partition"),
+                "systemctl set-property --runtime job.slice AllowedCPUs=".into(),
+                "systemctl stop job.slice".into(),
+            ],
+            Self::Partition { by_systemd: false, .. } => {
+                vec![
+                    format!("echo member > {GROUPS}/job/cpuset.cpus.partition"),
+                    format!("rmdir {GROUPS}/job"),
+                ]
+            }
             Self::KernelParameter { parameter, replaces: None } => {
                 vec![format!("# remove from the kernel command line, then reboot: {parameter}")]
             }

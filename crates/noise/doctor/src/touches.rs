@@ -44,7 +44,7 @@ impl Pattern {
     /// The thread `name`, as the kernel cuts it.
     #[must_use]
     pub fn thread(name: &str) -> Self {
-        Self::Is(format!("thread:{}", cut(name)))
+        Self::Is(thread_source(name))
     }
 
     /// The interrupt with a handler `name`, as the kernel's events cut it.
@@ -82,6 +82,11 @@ impl Touches {
     pub fn has(&self, name: &str) -> bool {
         self.sources.iter().any(|p| p.matches(name))
     }
+}
+
+/// The source of noise that a trace shows for a thread of this name.
+pub(crate) fn thread_source(name: &str) -> String {
+    format!("thread:{}", cut(name))
 }
 
 /// Returns `true` if a thread of this name may be moved to other CPUs.

@@ -3,8 +3,9 @@
 //!
 //! A change takes some sources of noise away. Its cost is the time that these sources alone would add to a program on many
 //! nodes like this one. Costs do not add up: as long as one source delays some node in each iteration, removing a smaller
-//! one changes little. So the changes are also put into a sequence: first the one that leaves the shortest time, next the
-//! one that does so given the first, and so on.
+//! one changes little. So the changes are also put into a sequence, the cheapest first: of the changes that take the least
+//! effort, the one that leaves the shortest time, if it is worth a step; if none is, one of those that take the next larger
+//! effort, and so on, given the changes before.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,8 @@ use crate::Budget;
 pub const STEPS: usize = 5;
 /// Changes that a sequence chooses from: those whose sources cost most alone.
 const CHOICE: usize = 6;
+/// Share of the time that noise still adds which a step must give back.
+const WORTH_A_STEP: f64 = 0.05;
 /// Work before each allreduce, as in `colony sim --what-if`.
 const WORK_NS: u64 = 1_000_000;
 const REPETITIONS: u32 = 8;
@@ -27,8 +30,8 @@ const REPETITIONS: u32 = 8;
 pub struct Change {
     /// The sources it takes away; those that were not measured count for nothing.
     pub sources: Vec<String>,
-    /// `true` if the sequence may contain it.
-    pub in_sequence: bool,
+    /// Rank of what it takes to make the change, the cheapest 0; `None` if the sequence must not contain it.
+    pub effort: Option<u8>,
 }
 
 /// Time that noise adds to an iteration, as a share of the iteration without noise.
@@ -224,6 +227,44 @@ impl Added {
     }
 }
 
+/// A change that a sequence may contain.
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    change: usize,
+    effort: u8,
+    /// Time that its sources add alone, as a share of an iteration.
+    share: f64,
+}
+
+/// The changes to try, the cheapest first: those whose sources cost most alone, without those that take no source away
+/// which a cheaper one leaves.
+fn choice(changes: &[Change], alone: &[Alone]) -> Vec<Candidate> {
+    let candidate = |(change, c): (usize, &Change)| {
+        Some(Candidate { change, effort: c.effort?, share: alone[change].added()?.share })
+    };
+    let mut all: Vec<Candidate> = changes.iter().enumerate().filter_map(candidate).collect();
+    all.sort_by(|a, b| {
+        a.effort.cmp(&b.effort).then(b.share.total_cmp(&a.share)).then(a.change.cmp(&b.change))
+    });
+    let mut kept: Vec<Candidate> = Vec::new();
+    for candidate in all {
+        let sources = &changes[candidate.change].sources;
+        let has_all = |cheaper: &Candidate| {
+            let of_cheaper = &changes[cheaper.change].sources;
+            cheaper.effort < candidate.effort && sources.iter().all(|s| of_cheaper.contains(s))
+        };
+        if !kept.iter().any(has_all) {
+            kept.push(candidate);
+        }
+    }
+    while kept.len() > CHOICE {
+        let least = kept.iter().enumerate().min_by(|a, b| a.1.share.total_cmp(&b.1.share));
+        let Some((place, _)) = least else { break };
+        kept.remove(place);
+    }
+    kept
+}
+
 /// Simulations of the parts of a node's noise, as long as there is time.
 struct Costing<F> {
     parts: Parts,
@@ -276,41 +317,63 @@ impl<F: Fn()> Costing<F> {
         Ok(alone)
     }
 
-    /// The changes one after the other, each the best one given those before it, as long as one helps.
+    /// The changes one after the other, each the best of the cheapest ones that are worth a step given those before it.
     fn sequence(&mut self, all: Part, changes: &[Change], alone: &[Alone]) -> Result<Vec<Step>, SpecError> {
-        let share = |c: usize| alone[c].added().map_or(0.0, |a| a.share);
-        let mut choice: Vec<usize> =
-            (0..changes.len()).filter(|&c| changes[c].in_sequence && alone[c].added().is_some()).collect();
-        choice.sort_by(|&a, &b| share(b).total_cmp(&share(a)).then(a.cmp(&b)));
-        choice.truncate(CHOICE);
+        let mut choice = choice(changes, alone);
         let (mut gone, mut left): (Vec<String>, Part) = (Vec::new(), all);
         let mut steps = Vec::new();
         while steps.len() < STEPS {
-            choice.retain(|&c| changes[c].sources.iter().any(|s| !gone.contains(s)));
-            let mut tried = Vec::new();
-            for &c in &choice {
-                // the change that costs most alone is tried whatever time it takes
-                if self.stops() && !(steps.is_empty() && tried.is_empty()) {
-                    break;
-                }
-                let without: Vec<String> = gone.iter().chain(&changes[c].sources).cloned().collect();
-                tried.push((c, self.parts.without(&without)?));
-                (self.step)();
-            }
-            if tried.len() < choice.len() && !steps.is_empty() {
-                break;
-            }
-            let Some((change, part)) = self.best(tried)? else { break };
-            // a step that cannot be told from none ends the sequence
-            if !self.helps(left, part)? {
-                break;
-            }
+            choice.retain(|c| changes[c.change].sources.iter().any(|s| !gone.contains(s)));
+            let Some((change, part)) = self.next_step(&choice, changes, &gone, left)? else { break };
             gone.extend(changes[change].sources.iter().cloned());
             left = part;
-            choice.retain(|&c| c != change);
+            choice.retain(|c| c.change != change);
             steps.push(Step { change, left: Added::of(self.parts.time(part), self.parts.quiet_ns()) });
         }
         Ok(steps)
+    }
+
+    /// The best change of the least effort that is worth a step; `None` if none is, or if the time is over.
+    fn next_step(
+        &mut self,
+        choice: &[Candidate],
+        changes: &[Change],
+        gone: &[String],
+        left: Part,
+    ) -> Result<Option<(usize, Part)>, SpecError> {
+        let mut at = 0;
+        while let Some(first) = choice.get(at) {
+            let of_effort = choice[at..].iter().take_while(|c| c.effort == first.effort);
+            let mut tried = Vec::new();
+            for candidate in of_effort {
+                at += 1;
+                // one change is tried whatever time it takes
+                let is_first = gone.is_empty() && tried.is_empty() && at == 1;
+                if self.stops() && !is_first {
+                    break;
+                }
+                let without: Vec<String> =
+                    gone.iter().chain(&changes[candidate.change].sources).cloned().collect();
+                tried.push((candidate.change, self.parts.without(&without)?));
+                (self.step)();
+            }
+            if let Some((change, part)) = self.best(tried)?
+                && self.helps(left, part)?
+                && self.is_worth_a_step(left, part)
+            {
+                return Ok(Some((change, part)));
+            }
+            if self.stops() {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns `true` if a change gives back enough of the time that noise adds before it.
+    fn is_worth_a_step(&self, before: Part, after: Part) -> bool {
+        let added_ns = |part: Part| (self.parts.time(part).ns - self.parts.quiet_ns()).max(0.0);
+        added_ns(before) - added_ns(after) >= WORTH_A_STEP * added_ns(before)
     }
 
     /// The change that leaves the shortest time; the first two are refined until they can be told apart.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From findings to steps.
 
-use colony_doctor::remedy::{Change, Remedy, TaskNow};
+use colony_doctor::remedy::{Change, Effort, Remedy, TaskNow};
 use colony_doctor::{Examination, Finding};
 use serde::Serialize;
 
@@ -101,10 +101,15 @@ impl Plan {
                 self.parameters.push(parameter);
             }
         }
-        let reason = match (self.parameters.len() > before, finding.remedies.is_empty()) {
-            (true, _) => "needs a kernel parameter and a boot",
-            (false, true) => "nothing on this node helps",
-            (false, false) => "needs a change of a configuration file: see colony doctor",
+        let has = |effort| finding.remedies.iter().any(|r| r.effort == effort);
+        let reason = if finding.remedies.is_empty() {
+            "nothing on this node helps"
+        } else if has(Effort::JobStart) {
+            "the job must be started in another way: see colony doctor"
+        } else if self.parameters.len() > before {
+            "needs a kernel parameter and a boot"
+        } else {
+            "needs a change of a configuration file: see colony doctor"
         };
         Some(reason.into())
     }

@@ -1,13 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of plans and exports on findings made by hand.
 
-use colony_doctor::remedy::{Change, FileNow, Loss, Remedy, TaskNow};
+use std::collections::BTreeMap;
+
+use colony_doctor::remedy::{Change, Effort, FileNow, Loss, Remedy, TaskNow};
 use colony_doctor::{Examination, Finding, Level, Subject, Touches};
 
 use crate::{Action, Plan, Profile, Progress, Step, kernel_command_line};
 
 fn finding(id: &str, level: Level, remedies: Vec<Vec<Change>>) -> Finding {
-    let remedy = |changes| Remedy { changes, risk: "none".into(), losses: Vec::new(), keep: None };
+    let remedy = |changes| Remedy {
+        changes,
+        effort: Effort::Setting,
+        risk: "none".into(),
+        moves: None,
+        losses: Vec::new(),
+        keep: None,
+    };
     Finding {
         id: id.into(),
         subject: Subject::Memory,
@@ -72,6 +81,7 @@ fn examination() -> Examination {
         ],
         undecided: Vec::new(),
         passed: Vec::new(),
+        stays: BTreeMap::new(),
     }
 }
 

@@ -47,7 +47,7 @@ impl Action {
     pub fn describe(&self) -> String {
         match self {
             Self::Write { file, value } => format!("{value} into {file}"),
-            Self::Affinity { task, name, cpus } => format!("CPUs {cpus} for task {} ({name})", task.tid),
+            Self::Affinity { task, name, cpus } => format!("{} for task {} ({name})", cpus.named(), task.tid),
             Self::Command { apply, .. } => apply.join(" "),
         }
     }

@@ -224,7 +224,7 @@ fn two_agents_on_one_cpu_are_told_of_each_other() {
     });
     let user = nix::unistd::User::from_uid(nix::unistd::getuid()).expect("known").expect("known").name;
     for (said, other) in [(&ends[0], numbers[1]), (&ends[1], numbers[0])] {
-        let (who, place) = (format!("process {other} of user {user}"), format!("CPUs {cpu} too"));
+        let (who, place) = (format!("process {other} of user {user}"), format!("CPU {cpu} too"));
         for part in [who.as_str(), &place, "`colony run --backend agent", "UTC"] {
             assert!(said.contains(part), "`{part}` is not in: {said}");
         }

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use colony_doctor::remedy::{Effort, Remedy};
 use colony_study::advice::Advice;
 use colony_vm::{Accel, Outcome};
 
@@ -20,9 +21,11 @@ fn advice(out: &Outcome) -> Advice {
     serde_json::from_slice(bytes).expect("JSON")
 }
 
-/// The commands of a finding's first remedy; `None` if it is not found.
-fn proposed<'a>(advice: &'a Advice, id: &str) -> Option<&'a [String]> {
-    advice.finding(id).map(|f| f.commands.as_slice())
+/// The commands of a finding's remedy that needs a boot; `None` if it is not found.
+fn proposed(advice: &Advice, id: &str) -> Option<Vec<String>> {
+    let remedies = &advice.finding(id)?.finding.remedies;
+    let boot = remedies.iter().find(|r| r.effort == Effort::Boot);
+    Some(boot.map(Remedy::commands).unwrap_or_default())
 }
 
 #[test]
@@ -45,7 +48,7 @@ fn parameters_are_proposed_exactly_where_they_are_missing() {
             let undecided: Vec<_> = advice.undecided.iter().filter(|u| u.id == id).collect();
             assert!(undecided.is_empty(), "{words:?}: {undecided:?}");
             assert_eq!(found.is_none(), there, "{words:?}, {id}: {found:?}");
-            assert!(found.is_none_or(|commands| commands[0].ends_with(parameter)), "{words:?}: {found:?}");
+            assert!(found.as_ref().is_none_or(|c| c[0].ends_with(parameter)), "{words:?}: {found:?}");
         }
     }
 }
@@ -64,4 +67,29 @@ fn each_remedy_removes_its_finding_and_each_undo_brings_it_back() {
     let done = out.files[Path::new("/tmp/done")].as_ref().expect("kept");
     let done = String::from_utf8_lossy(done);
     assert_eq!(done.split_whitespace().collect::<Vec<_>>(), RULES.split_whitespace().collect::<Vec<_>>());
+}
+
+#[test]
+fn an_isolated_partition_takes_the_jobs_cpu_from_pinned_tasks_without_a_boot() {
+    let Some(vm) = node_with(&["/usr/bin/taskset"]) else { return };
+    let vm = vm.cpus(2).accel(Accel::SingleThread).collect("/tmp/cpus");
+    let script = r#"
+        doctor() { colony doctor --no-trace --cpus 1 --explain isolation 2>&1; }
+        commands() { doctor | sed -n "s/^  $1 *//p" | grep cgroup; }
+        allowed() { sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/$1/status >> /tmp/cpus; }
+        mkdir -p /tmp; taskset -c 1 sleep 100000 & S=$!; sleep 1
+        allowed $S
+        commands do > /tmp/do; commands undo > /tmp/undo; sed '' /tmp/do
+        sh -euc "$(sed '' /tmp/do)"
+        allowed $S; sed '' /sys/fs/cgroup/job/cpuset.cpus.partition >> /tmp/cpus
+        # the job is started in the partition
+        sh -c 'echo $$ > /sys/fs/cgroup/job/cgroup.procs; exec taskset -c 1 sleep 100000' & J=$!; sleep 1
+        allowed $J; kill $J; wait $J || true
+        sh -euc "$(sed '' /tmp/undo)"; test ! -e /sys/fs/cgroup/job
+        "#;
+    let out = sh(&vm, script);
+    let cpus =
+        out.files[Path::new("/tmp/cpus")].as_ref().unwrap_or_else(|e| panic!("{e}; {}", out.error_text()));
+    let cpus = String::from_utf8_lossy(cpus);
+    assert_eq!(cpus.lines().collect::<Vec<_>>(), ["1", "0", "isolated", "1"]);
 }

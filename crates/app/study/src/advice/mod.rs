@@ -1,170 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Advice for a node: its findings, what the noise of each costs at scale, and which change comes first.
 
+mod questions;
+mod result;
 mod textfile;
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use colony_doctor::{Examination, Finding, Level, Passed, ThreadSeen, TicksSeen, Undecided};
+use colony_doctor::{Examination, ThreadSeen, TicksSeen};
 use colony_node::cpu::CpuSet;
 use colony_project::Budget;
-use colony_project::changes::{self, Added, Alone, Change};
+use colony_project::changes::{self, Alone};
 use colony_sim::spec::SpecError;
+use colony_sim::what_if::doubts;
 use colony_trace::{Source, Trace};
-use serde::{Deserialize, Serialize};
 
+use self::questions::Questions;
+pub use self::result::{Advice, Cost, Costed, Noise, Stays, Step};
 pub use textfile::textfile;
 
-/// The result of `colony doctor`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Advice {
-    /// `colony.doctor/1`.
-    pub schema: String,
-    /// Version of Colony.
-    pub version: String,
-    /// The node's name, if its files have it.
-    pub host: Option<String>,
-    /// The kernel's release, if its files have it.
-    pub kernel: Option<String>,
-    /// CPUs of the job.
-    pub cpus: CpuSet,
-    /// The trace that costs are from, and the node count; `None` without a trace.
-    pub noise: Option<Noise>,
-    /// The findings: those that cost most first, then by severity.
-    pub findings: Vec<Costed>,
-    /// The changes, the best first.
-    pub sequence: Vec<Step>,
-    /// Rules that could not be decided.
-    pub undecided: Vec<Undecided>,
-    /// Rules that found nothing.
-    pub passed: Vec<Passed>,
-    /// Facts that limit the result.
-    pub notes: Vec<String>,
-}
-
-/// The noise that costs are from.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Noise {
-    /// The trace's file.
-    pub trace: String,
-    /// CPUs of the job that were measured.
-    pub cpus: CpuSet,
-    /// Seconds they were measured for.
-    pub observed_s: f64,
-    /// Share of their time that was stolen.
-    pub stolen_share: f64,
-    /// The source that stole most, and its share of the CPUs' time.
-    pub worst: Option<(String, f64)>,
-    /// Nodes simulated.
-    pub nodes: u32,
-    /// Ranks on them.
-    pub ranks: u32,
-    /// Time of an iteration without noise, nanoseconds.
-    pub quiet_ns: f64,
-    /// Time that all noise adds to an iteration.
-    pub all: Added,
-    /// `true` if the time for the costs ended before the sequence was known.
-    #[serde(default)]
-    pub stopped: bool,
-}
-
-/// A finding and its cost.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Costed {
-    /// The finding.
-    #[serde(flatten)]
-    pub finding: Finding,
-    /// Its cost.
-    pub cost: Cost,
-    /// Commands of a root shell that apply the first remedy.
-    pub commands: Vec<String>,
-    /// Commands of a root shell that undo it.
-    pub undo: Vec<String>,
-}
-
-/// The cost of a finding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "kind")]
-pub enum Cost {
-    /// There is no trace.
-    NoTrace,
-    /// No source of noise shows this finding in a trace.
-    NoSource,
-    /// The trace has none of the finding's sources, or they made no difference.
-    NotSeen,
-    /// The time for the costs ended before.
-    NotSimulated,
-    /// Time that the finding's sources alone add to an iteration.
-    Simulated {
-        /// The time added.
-        added: Added,
-        /// `true` if the remedy takes only a part of these sources: the cost is an upper bound.
-        at_most: bool,
-        /// The sources of the trace.
-        sources: Vec<String>,
-    },
-}
-
-/// A step of the sequence.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Step {
-    /// Name of the finding.
-    pub finding: String,
-    /// Time that the noise adds which is left after this change and those before it.
-    pub left: Added,
-}
-
-impl Cost {
-    /// Share of an iteration that the finding's sources add; 0 if none was seen.
-    #[must_use]
-    pub fn share(&self) -> f64 {
-        if let Self::Simulated { added, .. } = self { added.share } else { 0.0 }
-    }
-}
-
 impl Advice {
-    /// The schema this version writes.
-    pub const SCHEMA: &str = "colony.doctor/1";
-
-    /// The finding with this name.
-    #[must_use]
-    pub fn finding(&self, id: &str) -> Option<&Costed> {
-        self.findings.iter().find(|f| f.finding.id == id)
-    }
-
-    /// Findings above a level.
-    pub fn above_level(&self, level: Level) -> impl Iterator<Item = &Costed> {
-        self.findings.iter().filter(move |f| f.finding.level > level)
-    }
-
-    /// Findings that cost more than this share of an iteration.
-    pub fn above_share(&self, share: f64) -> impl Iterator<Item = &Costed> {
-        self.findings.iter().filter(move |f| f.cost.share() > share)
-    }
-
-    /// An examination without a trace.
-    #[must_use]
-    pub fn without_trace(examination: Examination) -> Self {
-        let costed = |finding: Finding| {
-            let none = finding.touches.sources.is_empty();
-            Costed::new(finding, if none { Cost::NoSource } else { Cost::NoTrace })
-        };
-        Self {
-            schema: Self::SCHEMA.into(),
-            version: env!("CARGO_PKG_VERSION").into(),
-            host: examination.host,
-            kernel: examination.kernel,
-            cpus: examination.job,
-            noise: None,
-            findings: examination.findings.into_iter().map(costed).collect(),
-            sequence: Vec::new(),
-            undecided: examination.undecided,
-            passed: examination.passed,
-            notes: Vec::new(),
-        }
-    }
-
     /// An examination with the costs of a trace on `nodes` nodes; `file` is the trace's. `step` is called after each
     /// simulation with how many there are at most. Costs that `budget` does not reach are not simulated.
     ///
@@ -177,6 +33,7 @@ impl Advice {
         budget: Budget,
         step: impl Fn(u64),
     ) -> Result<Self, SpecError> {
+        let stays = examination.stays.clone();
         let mut advice = Self::without_trace(examination);
         advice.note_other_node(trace);
         let trace = of_job(trace, &advice.cpus);
@@ -185,27 +42,26 @@ impl Advice {
             return Ok(advice);
         }
         let measured = colony_project::measured(&trace)?;
-        let names: Vec<&String> = measured.sources.iter().map(|s| &s.name).collect();
-        let sources = |f: &Costed| -> Vec<String> {
-            names.iter().filter(|n| f.finding.touches.has(n)).map(|n| (*n).clone()).collect()
-        };
-        let all: Vec<Change> = (advice.findings.iter())
-            .map(|f| Change { sources: sources(f), in_sequence: f.is_whole() })
+        advice.notes.extend(doubts(&measured));
+        let questions = Questions::new(&advice.findings, &measured);
+        let most = changes::most_steps(questions.changes.len());
+        let costs = changes::costs(&measured, &questions.changes, nodes, budget, || step(most))?;
+        advice.sequence = (costs.sequence.iter())
+            .filter_map(|s| {
+                let (finding, remedy) = questions.remedy(s.change)?;
+                Some(Step { finding: advice.findings[finding].finding.id.clone(), remedy, left: s.left })
+            })
             .collect();
-        let most = changes::most_steps(all.len());
-        let costs = changes::costs(&measured, &all, nodes, budget, || step(most))?;
-        let ids: Vec<String> = advice.findings.iter().map(|f| f.finding.id.clone()).collect();
-        advice.sequence =
-            (costs.sequence.iter()).map(|s| Step { finding: ids[s.change].clone(), left: s.left }).collect();
-        for ((f, change), added) in advice.findings.iter_mut().zip(all).zip(&costs.alone) {
-            f.cost = match added {
+        advice.no_remedy = questions.stay(&costs.alone, &stays);
+        for (place, f) in advice.findings.iter_mut().enumerate() {
+            f.cost = match &costs.alone[place] {
                 _ if f.finding.touches.sources.is_empty() => Cost::NoSource,
                 Alone::NotSeen => Cost::NotSeen,
                 Alone::NotSimulated => Cost::NotSimulated,
                 Alone::Added(added) => Cost::Simulated {
                     added: *added,
                     at_most: f.finding.touches.partly,
-                    sources: change.sources,
+                    sources: questions.changes[place].sources.clone(),
                 },
             };
         }
@@ -235,19 +91,6 @@ impl Advice {
         {
             self.notes.push(format!("the trace is from the node {there}, the settings are from {here}"));
         }
-    }
-}
-
-impl Costed {
-    fn new(finding: Finding, cost: Cost) -> Self {
-        let first = finding.remedies.first();
-        let (commands, undo) = first.map(|r| (r.commands(), r.undo_commands())).unwrap_or_default();
-        Self { finding, cost, commands, undo }
-    }
-
-    /// Returns `true` if a remedy takes all of its sources away.
-    fn is_whole(&self) -> bool {
-        !self.finding.touches.partly && !self.finding.remedies.is_empty()
     }
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write;
 
 use colony_doctor::{Level, RULES};
 
-use super::Advice;
+use super::result::Advice;
 
 /// The metrics, in the Prometheus text format 0.0.4. Labels are names of rules, a fixed set; daemons share the rule
 /// `daemon`. `now_s` is the time of the examination, seconds since 1970.

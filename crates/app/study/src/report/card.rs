@@ -28,7 +28,7 @@ pub(super) fn lead(card: &Card) -> Option<String> {
 /// This node in three figures: value and name of each.
 pub(super) fn figures_of_node(card: &Card) -> Vec<(String, String)> {
     let Some(noise) = &card.doctor.noise else { return Vec::new() };
-    let stolen = (percent(noise.stolen_share), format!("of the time of CPUs {} is stolen", noise.cpus));
+    let stolen = (percent(noise.stolen_share), format!("of the time of {} is stolen", noise.cpus.named()));
     let worst = match card.worst() {
         Some(worst) => (percent(worst.share), format!("by the worst source, {}", worst.source)),
         None => ("–".into(), "the worst source is not known: sources were not attributed".into()),
@@ -48,8 +48,11 @@ pub(super) fn changes(h: &mut Html, card: &Card) {
     h.raw("<section class=\"card wide\" id=\"changes\"><h2>What to change, in this order</h2>\n");
     if card.doctor.sequence.is_empty() {
         h.prose("p", match card.attributed {
-            true => "No change of a setting that the doctor knows gives time back on this node, or the time for the costs ended \
-                     before.",
+            true if noise.stopped => "The time for the costs ended before a change was simulated.",
+            true if !card.doctor.no_remedy.is_empty() => {
+                "Beside the sources that have no remedy, no change gives back time that can be told from chance."
+            }
+            true => "No change of a setting that the doctor knows gives time back on this node.",
             false => "The sources of the noise are not known: attribution needs root (CAP_BPF, CAP_PERFMON).",
         });
     } else {
@@ -67,10 +70,18 @@ pub(super) fn changes(h: &mut Html, card: &Card) {
             ]);
         }
         h.table(&["Change", "#Costs alone", "#Left after it", "Finding"], &rows);
-        for (number, (finding, _)) in (1..).zip(card.steps()) {
+        for (number, (finding, step)) in (1..).zip(card.steps()) {
             h.element("h3", &format!("{number}. {}", finding.finding.id));
-            h.file(&finding.commands.join("\n"));
+            h.file(&finding.commands_of(step.remedy).join("\n"));
         }
+    }
+    if !card.doctor.no_remedy.is_empty() {
+        h.raw("<h3>No remedy</h3>\n");
+        let lines = card.doctor.no_remedy_lines(|s| format!("{} ({})", s.source, added(&s.added)));
+        h.list(lines.iter().map(String::as_str));
+    }
+    for note in &card.doctor.notes {
+        h.prose("p", &format!("{note}."));
     }
     h.prose(
         "p",

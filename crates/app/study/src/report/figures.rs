@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The figures of a study.
 
+use colony_node::cpu::CpuSet;
+
 use super::card;
 use super::figure::Figure;
 use super::html::Html;
+use crate::claims;
 use crate::format::{NOT_SEEN, count, counted, percent, seen, time};
-use crate::results::{Bucket, Noise, Results};
-use crate::table::noise_name;
+use crate::results::{Bucket, Cell, Figure as Missed, Noise, Results, SchedulerKind};
+use crate::table::{self, NOT_KNOWN, noise_name};
 
 /// All figures there is data for, in the order of the story.
 pub(super) fn all(h: &mut Html, r: &Results) {
@@ -43,9 +46,9 @@ fn sources(h: &mut Html, n: &Noise, number: &mut u32) {
         })
         .collect();
     let mut caption = format!(
-        "What took CPUs {} away from a program that never stops, in {:.0} s: {} of {} ns and more, {} of the \
+        "What took {} away from a program that never stops, in {:.0} s: {} of {} ns and more, {} of the \
          time. Note the logarithmic axis: a bar one step longer steals ten times as much.",
-        n.cpus,
+        n.cpus.parse::<CpuSet>().map_or_else(|_| n.cpus.clone(), |cpus| cpus.named()),
         n.observed_s,
         counted(n.detours, "detour"),
         n.threshold_ns,
@@ -121,29 +124,23 @@ fn timeline(h: &mut Html, n: &Noise, number: &mut u32) {
 
 fn distribution(h: &mut Html, r: &Results, number: &mut u32) {
     let Some(first) = r.allreduce.first() else { return };
-    let rows = r
-        .allreduce
-        .iter()
-        .map(|c| {
-            vec![
-                noise_name(c.noise_percent),
-                c.scheduler.name().into(),
-                count(c.ops),
-                time(c.mean_ns),
-                time(c.p50_ns as f64),
-                time(c.p99_ns as f64),
-                time(c.p99_9_ns as f64),
-                time(c.max_ns as f64),
-            ]
-        })
-        .collect();
+    let row = |(percent, kind, cell): (f64, SchedulerKind, Option<&Cell>)| {
+        let values = cell.map(|c| {
+            let ns = [c.mean_ns, c.p50_ns as f64, c.p99_ns as f64, c.p99_9_ns as f64, c.max_ns as f64];
+            [vec![count(c.ops)], ns.map(time).into()].concat()
+        });
+        let values = values.unwrap_or_else(|| vec![NOT_KNOWN.into(); 6]);
+        [vec![noise_name(percent), kind.name().into()], values].concat()
+    };
+    let rows = table::cells(r).into_iter().map(row).collect();
+    let missing = missing(r, Missed::Allreduce);
     Figure {
         id: "distribution",
         title: "Time of single operations",
         caption: &format!(
             "Share of allreduce operations on this node ({}) that took longer than the time below. Further left \
              is better. Noise shows as a long tail: few operations, but at scale every operation has a node in its \
-             tail. Coordination gathers the tail into the regular windows.",
+             tail. Coordination gathers the tail into the regular windows.{missing}",
             counted(r.params.ranks.into(), "rank")
         ),
         command: &first.command,
@@ -153,6 +150,11 @@ fn distribution(h: &mut Html, r: &Results, number: &mut u32) {
         tall: false,
     }
     .write(h, number);
+}
+
+/// The missing figures of a kind, sentences of a caption.
+fn missing(r: &Results, figure: Missed) -> String {
+    table::missing(r, &[figure]).iter().map(|line| format!(" {line}.")).collect()
 }
 
 fn scaling(h: &mut Html, r: &Results, number: &mut u32) {
@@ -165,7 +167,7 @@ fn scaling(h: &mut Html, r: &Results, number: &mut u32) {
                 c.scheduler.name().into(),
                 count(p.nodes),
                 time(p.base_ns),
-                time(p.mean_ns),
+                claims::mean(p),
                 time(p.p99_ns),
                 time(p.max_ns),
                 crate::format::times(p.slowdown),
@@ -176,8 +178,9 @@ fn scaling(h: &mut Html, r: &Results, number: &mut u32) {
         "Mean time of an allreduce if every node had the noise measured here: {}. The dotted line is the network's \
          own time. Published for Blue Gene/L under 21 % noise, up to 8192 processors: single operations “from about \
          4 microseconds to over 9900 microseconds”, one test “reduced from 3175.7 seconds to 1.73 seconds” by \
-         coordination; under 2 %, “about a 10% improvement” (Colony report, 3.5 and 3.6).",
-        s.noise_from
+         coordination; under 2 %, “about a 10% improvement” (Colony report, 3.5 and 3.6).{}",
+        s.noise_from,
+        missing(r, Missed::Projection)
     );
     Figure {
         id: "scaling",

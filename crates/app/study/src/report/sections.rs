@@ -4,8 +4,8 @@
 use super::card;
 use super::html::Html;
 use crate::neighbours::Neighbours;
-use crate::results::{Published, Results, SchedulerKind};
-use crate::{format, seeds, table};
+use crate::results::{Figure, Published, Results, SchedulerKind};
+use crate::{claims, format, seeds, table};
 
 /// Headline, main figures, the node, what to read with care.
 pub(super) fn top(h: &mut Html, r: &Results) {
@@ -37,14 +37,27 @@ pub(super) fn top(h: &mut Html, r: &Results) {
         h.raw("<div>").element("dt", name).element("dd", &value).raw("</div>\n");
     }
     h.raw("</dl></section>\n<section class=\"card\"><h2>Read with care</h2>\n");
-    if r.warnings.is_empty() && r.not_done.is_empty() {
+    let left_out = left_out(r);
+    if r.warnings.is_empty() && left_out.is_empty() {
         h.raw("<p>The node was quiet and everything could be done.</p>\n");
     }
     h.list(r.warnings.iter().map(String::as_str));
-    if !r.not_done.is_empty() {
-        h.raw("<h3>Left out</h3>\n").list(r.not_done.iter().map(String::as_str));
+    if !left_out.is_empty() {
+        h.raw("<h3>Left out</h3>\n").list(left_out.iter().map(String::as_str));
     }
     h.raw("</section>\n</div>\n</header>\n");
+}
+
+/// Steps that were left out, and missing figures that stand nowhere else on the page.
+fn left_out(r: &Results) -> Vec<String> {
+    let mut nowhere = Vec::new();
+    if r.allreduce.is_empty() {
+        nowhere.push(Figure::Allreduce);
+    }
+    if r.scaling.is_none() {
+        nowhere.push(Figure::Projection);
+    }
+    r.not_done.iter().cloned().chain(table::missing(r, &nowhere)).collect()
 }
 
 fn tiles(h: &mut Html, r: &Results) {
@@ -61,30 +74,32 @@ fn tiles(h: &mut Html, r: &Results) {
         }
     }
     let worst = r.params.noise_percent.iter().copied().fold(0.0, f64::max);
+    let noise = table::noise_name(worst);
+    let means = |u: f64, c: f64| format!("{} → {}", format::time(u), format::time(c));
     let here = |kind| r.cell(worst, kind).map(|c| c.mean_ns);
-    if let (Some(u), Some(c)) = (here(SchedulerKind::Unmodified), here(SchedulerKind::Coordinated)) {
-        tiles.push((
-            format!("{} → {}", format::time(u), format::time(c)),
-            format!("mean allreduce on this node, {}, unmodified → coordinated", table::noise_name(worst)),
-        ));
+    if let (Some(u), Some(c), Ok(_)) =
+        (here(SchedulerKind::Unmodified), here(SchedulerKind::Coordinated), claims::measured(r, worst))
+    {
+        let name = format!("mean allreduce on this node, {noise}, unmodified → coordinated");
+        tiles.push((means(u, c), name));
     }
     let mean = |kind| {
         let measured = r.scaling.as_ref().filter(|s| s.measured)?;
         Some(measured.curve(worst, kind)?.at(table::SHOWN_NODES)?.mean_ns)
     };
-    let nodes = format::count(table::SHOWN_NODES);
-    let noise = table::noise_name(worst);
+    let projected =
+        format!("mean allreduce projected to {} nodes, {noise}", format::count(table::SHOWN_NODES));
     match (mean(SchedulerKind::Unmodified), mean(SchedulerKind::Coordinated)) {
-        (Some(u), Some(c)) => tiles.push((
-            format!("{} → {}", format::time(u), format::time(c)),
-            format!("mean allreduce projected to {nodes} nodes, {noise}, unmodified → coordinated"),
-        )),
-        (Some(u), None) => tiles.push((
-            format::time(u),
-            format!(
-                "mean allreduce projected to {nodes} nodes, {noise}; coordinated windows were not measured"
-            ),
-        )),
+        (Some(u), Some(c)) if claims::projected(r, worst).is_ok() => {
+            tiles.push((means(u, c), format!("{projected}, unmodified → coordinated")));
+        }
+        (Some(u), Some(_)) => {
+            tiles
+                .push((format::time(u), format!("{projected}; the gain of windows is not known, see below")));
+        }
+        (Some(u), None) => {
+            tiles.push((format::time(u), format!("{projected}; coordinated windows were not measured")));
+        }
         _ => {}
     }
     h.raw("<div class=\"tiles\">\n");

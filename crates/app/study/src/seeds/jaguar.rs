@@ -24,7 +24,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         place: "Abstract",
         what: "allreduce of 8 bytes on six cores of a node, its noise on all of them or on a spare one",
         published: &["we were able to improve the MPI_Allreduce performance by two orders of magnitude"],
-        method: Method::Projection,
+        method: Method::LongProjection,
         run: allreduce,
     },
     Experiment {
@@ -36,7 +36,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "We demonstrated up to a 30% boost in the performance of the Parallel Ocean Program (POP) using this \
              technique.",
         ],
-        method: Method::Projection,
+        method: Method::LongProjection,
         run: pop,
     },
 ];

@@ -63,6 +63,8 @@ pub enum Method {
     Arithmetic,
     /// The projection to the published node counts.
     Projection,
+    /// The same, for so many nodes and iterations that the main job leaves it out.
+    LongProjection,
     /// Measured on this node's CPUs.
     Node,
     /// The projection, and this node's CPUs where a benchmark can run.
@@ -79,7 +81,7 @@ impl Method {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Arithmetic => "arithmetic",
-            Self::Projection => "projection",
+            Self::Projection | Self::LongProjection => "projection",
             Self::Node => "this node",
             Self::Both => "projection, this node",
             Self::Virtual => "virtual node, projection",
@@ -264,8 +266,9 @@ pub fn find(name: &str) -> Result<&'static Experiment, StudyError> {
 /// # Errors
 /// As [`Experiment::run`].
 pub fn projected(params: &Params) -> Result<Vec<Published>, StudyError> {
-    let experiments: Vec<_> =
-        all().filter(|e| !matches!(e.method, Method::Node | Method::Virtual | Method::Compute)).collect();
+    let is_short =
+        |e: &&Experiment| matches!(e.method, Method::Arithmetic | Method::Projection | Method::Both);
+    let experiments: Vec<_> = all().filter(is_short).collect();
     let rows = |e: &&Experiment| Ok(e.run(&mut Context::new(params, None, &()))?.rows);
     let rows: Vec<Vec<Published>> =
         experiments.par_iter().with_max_len(1).map(rows).collect::<Result<_, StudyError>>()?;

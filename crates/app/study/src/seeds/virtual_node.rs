@@ -122,7 +122,7 @@ fn node(runs: &Runs, report: &RunReport) -> Node {
         }
         Some(lateness) => {
             sources.extend(left(report));
-            let edge_lateness_ns = project::spread(&crate::this_node::edge_buckets(lateness));
+            let edge_lateness_ns = project::spread(&crate::cell::edge_buckets(lateness));
             Node::new(sources, Coordinated { edge_lateness_ns, ..Coordinated::exact(report.windows) })
         }
     }

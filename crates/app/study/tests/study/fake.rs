@@ -28,6 +28,8 @@ pub(crate) struct Fake {
     pub(crate) broken: &'static [&'static str],
     /// Share of the CPUs that others take at each look, in turn; the last one stays.
     pub(crate) others: &'static [f64],
+    /// More noise takes less time.
+    pub(crate) falls: bool,
     pub(crate) looks: std::cell::RefCell<Usage>,
     pub(crate) turn: std::cell::Cell<usize>,
 }
@@ -38,6 +40,7 @@ impl Default for Fake {
             privileges: Privileges { real_time: true, bpf: true, mount: true },
             broken: &[],
             others: &[],
+            falls: false,
             looks: std::cell::RefCell::default(),
             turn: std::cell::Cell::default(),
         }
@@ -298,6 +301,7 @@ impl Node for Fake {
             return Ok(NodeNoise::new(vec![CpuNoise::periodic(4_000_000, 1_500)?])?);
         }
         let Injection::Leibniz { percent } = injection else { return Ok(own) };
+        let percent = if self.falls { &(42.0 / percent) } else { percent };
         let span_ns = own.span_ns();
         let daemon = CpuNoise::new(span_ns, daemon(*percent, span_ns))?;
         let both = |cpu: &CpuNoise| CpuNoise::new(span_ns, [cpu.detours(), daemon.detours()].concat());
@@ -308,7 +312,8 @@ impl Node for Fake {
         self.check("bench")?;
         let mut dice =
             Dice(run.seed ^ run.injection.percent() as u64 ^ u64::from(run.windows.is_some()) << 9);
-        let noise = run.injection.percent() / 100.0;
+        let percent = run.injection.percent();
+        let noise = if self.falls && percent > 0.0 { 0.42 / percent } else { percent / 100.0 };
         let ops = 300_000;
         let times: Vec<f64> = (0..ops)
             .map(|_| {
@@ -336,6 +341,8 @@ impl Node for Fake {
             scheduler: if coordinated { SchedulerKind::Coordinated } else { SchedulerKind::Unmodified },
             ops,
             mean_ns: times.iter().sum::<f64>() / ops as f64,
+            mean_ci95_ns: Some(0.01 * times.iter().sum::<f64>() / ops as f64),
+            load: None,
             p50_ns: quantile(&h, 0.5),
             p99_ns: quantile(&h, 0.99),
             p99_9_ns: quantile(&h, 0.999),

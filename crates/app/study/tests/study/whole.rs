@@ -2,7 +2,7 @@
 //! A whole study on a made-up machine.
 
 use colony_node::privilege::Privileges;
-use colony_study::results::SchedulerKind;
+use colony_study::results::{Figure, SchedulerKind};
 use colony_study::seeds::{self, Context, Method};
 use colony_study::{Params, Results, StudyError, study, table};
 
@@ -25,9 +25,16 @@ fn a_study_keeps_everything_and_reads_back() {
     );
     let scaling = results.scaling.as_ref().expect("projected");
     for percent in [2.0, 21.0] {
-        let mean = |kind| scaling.curve(percent, kind).and_then(|c| c.at(16_384)).expect("there").mean_ns;
-        assert!(mean(SchedulerKind::Unmodified) > 10.0 * mean(SchedulerKind::Coordinated));
+        let point = |kind| scaling.curve(percent, kind).and_then(|c| c.at(16_384)).copied().expect("there");
+        let (unmodified, coordinated) = (point(SchedulerKind::Unmodified), point(SchedulerKind::Coordinated));
+        assert!(unmodified.mean_ns > 10.0 * coordinated.mean_ns);
+        // only the level of the headline has intervals, which take as long as the points
+        let ends = unmodified.low_ns.zip(unmodified.high_ns);
+        assert_eq!(ends.is_some(), percent == 21.0);
+        let mean = unmodified.mean_ns;
+        assert!(ends.is_none_or(|(low, high)| low < mean && mean < high && high < 100.0 * low), "{ends:?}");
     }
+    assert!(results.published.iter().all(|p| p.experiment != "fig6" || p.published == "–"), "one node");
     assert!(results.published.iter().any(|p| p.experiment == "fig6" && p.note.contains("measured")));
 
     let page = colony_study::report::page(&results);
@@ -74,7 +81,7 @@ fn a_spare_core_stands_beside_the_windows_or_the_reason_why_it_was_not_measured(
     let results = study::run(&quick(), &mut Fake::default(), &()).expect("a study");
     let line = table::spare_core_here(&results).expect("measured");
     assert!(
-        line.contains("isolated cpuset partition") && line.contains("0.125 % of the time of CPUs 1"),
+        line.contains("isolated cpuset partition") && line.contains("0.125 % of the time of CPU 1"),
         "{line}"
     );
     assert!(line.contains("4.25 % without"), "{line}");
@@ -102,7 +109,10 @@ fn an_ordinary_user_gets_a_study_and_is_told_what_is_missing() {
     assert!(results.not_done.iter().any(|l| l.contains("CAP_SYS_NICE")), "{:?}", results.not_done);
     let scaling = results.scaling.as_ref().expect("projected");
     assert!(scaling.measured && scaling.curves.iter().all(|c| c.scheduler == SchedulerKind::Unmodified));
-    assert!(results.not_done.iter().any(|l| l.contains("coordinated windows")), "{:?}", results.not_done);
+    let missing = table::missing(&results, &Figure::ALL);
+    assert!(missing.iter().all(|l| l.contains("coordinated windows need")), "{missing:?}");
+    let rows = table::rows(&results);
+    assert!(rows.len() == 6 && rows[1][3] == "–" && rows[0][3] != "–", "{rows:?}");
 }
 
 #[test]
@@ -153,9 +163,61 @@ fn what_fails_is_said_and_the_rest_goes_on() {
     let mut fake = Fake { broken: &["noise", "detours", "bench"], ..Fake::default() };
     let results = study::run(&quick(), &mut fake, &()).expect("the projection is left");
     assert!(results.noise.is_none() && results.allreduce.is_empty());
-    assert_eq!(results.not_done.iter().filter(|l| l.contains("broken on purpose")).count(), 3);
-    let scaling = results.scaling.expect("from the daemon as described");
-    assert!(scaling.noise_from.contains("as described"));
+    assert_eq!(results.not_done.iter().filter(|l| l.contains("broken on purpose")).count(), 1);
+    // no figure of the documents stands in for what was not measured
+    assert!(results.scaling.is_none() && results.published.is_empty());
+    let rows = table::rows(&results);
+    assert!(
+        rows.len() == 6 && rows.iter().flat_map(|r| &r[2..7]).all(|value| value.contains('–')),
+        "{rows:?}"
+    );
+    let missing = table::missing(&results, &Figure::ALL);
+    assert_eq!(missing.len(), 2, "one line a reason: {missing:?}");
+    assert!(missing[0].starts_with("– quiet, unmodified; quiet, coordinated; 2 % noise"), "{missing:?}");
+}
+
+#[test]
+fn a_disturbed_figure_is_measured_again_and_struck_out_if_that_does_not_help() {
+    // before the study, the node's noise, the first run twice, the others
+    let mut fake = Fake { others: &[0.0, 0.01, 0.4, 0.0], ..Fake::default() };
+    let again = study::run(&quick(), &mut fake, &()).expect("a study");
+    assert!(again.missing.is_empty() && again.allreduce.len() == 6, "{:?}", again.missing);
+    let load = again.allreduce[0].load.as_ref().expect("watched");
+    assert_eq!(load.others, 0.0, "the quiet run counts");
+
+    let mut fake = Fake { others: &[0.0, 0.01, 0.4], ..Fake::default() };
+    let busy = study::run(&quick(), &mut fake, &()).expect("a study");
+    assert!(busy.allreduce.is_empty() && busy.missing.iter().any(|m| m.noise_percent == 21.0));
+    let line = table::missing(&busy, &Figure::ALL).concat();
+    assert!(line.contains("40 % (rustc 40 %) of the job's CPUs meanwhile, 1 % while"), "{line}");
+    assert!(!busy.headline.contains("faster"), "{}", busy.headline);
+    assert!(
+        colony_study::report::page(&busy).contains("the job&#39;s CPUs meanwhile") || busy.scaling.is_none()
+    );
+
+    // a node that is as busy as while its noise was measured has figures, below a warning
+    let mut fake = Fake { others: &[0.3, 0.3], ..Fake::default() };
+    let always = study::run(&quick(), &mut fake, &()).expect("a study");
+    assert!(always.missing.is_empty() && always.neighbours.is_some_and(|n| n.warning().is_some()));
+}
+
+#[test]
+fn no_gain_is_claimed_from_levels_that_contradict_each_other() {
+    let params = Params { nodes: vec![16_384], ..quick() };
+    let fake = || Fake { falls: true, ..Fake::default() };
+    let results = study::run(&params, &mut fake(), &()).expect("a study");
+    assert!(!results.headline.contains("faster"), "{}", results.headline);
+    assert!(
+        results.headline.contains("That is no measure of the gain: 2 % noise takes"),
+        "{}",
+        results.headline
+    );
+    let page = colony_study::report::page(&results);
+    assert!(page.contains("the gain of windows is not known") && !page.contains(" → "));
+    let published = results.published.iter().find(|p| p.experiment == "fig6").expect("measured");
+    assert!(
+        published.ours == "–" && published.value.is_none() && published.note.contains("no gain to claim")
+    );
 }
 
 #[test]

@@ -8,11 +8,11 @@ use colony_project::choose::{Answer, Choice, Scale, Throughput};
 use colony_sched::spare::Partition;
 use colony_sim::spec::Scenario;
 use colony_study::Params;
-use colony_study::advice::{Advice, Cost, Costed, Noise, Step};
+use colony_study::advice::{Advice, Cost, Costed, Noise, Stays, Step};
 use colony_study::card::{Card, SourceShare};
 use colony_study::das_boot::{self, Plan};
 use colony_study::neighbours::{Load, Neighbours, Share};
-use colony_study::results::{Cell, Results, SchedulerKind, Split};
+use colony_study::results::{Cell, Figure, Missing, Results, SchedulerKind, Split};
 use colony_study::seeds::{self, Context};
 use colony_study::spare_here::SpareHere;
 
@@ -34,6 +34,8 @@ fn a_study() {
         scheduler,
         ops: MANY,
         mean_ns: 123_456_789.0,
+        mean_ci95_ns: Some(1.0),
+        load: None,
         p50_ns: 123_456,
         p99_ns: LONG_NS,
         p99_9_ns: LONG_NS,
@@ -72,6 +74,12 @@ fn a_study() {
         }),
         scaling: None,
         published: Vec::new(),
+        missing: vec![Missing {
+            noise_percent: 21.0,
+            scheduler: SchedulerKind::Coordinated,
+            figure: Figure::Projection,
+            reason: WARNING.into(),
+        }],
         params,
     };
     let text = colony_view::study::results(&results);
@@ -106,7 +114,7 @@ fn card() -> Card {
         touches: Touches::default(),
     };
     let cost = Cost::Simulated { added, at_most: true, sources: vec![HOSTILE.into()] };
-    let step = Step { finding: finding.id.clone(), left: added };
+    let step = Step { finding: finding.id.clone(), remedy: 0, left: added };
     let noise = Noise {
         trace: HOSTILE.into(),
         cpus: all_cpus(),
@@ -120,7 +128,9 @@ fn card() -> Card {
         stopped: true,
     };
     let share = || SourceShare { source: HOSTILE.into(), share: 0.5 };
+    let stays = Stays { source: HOSTILE.into(), added, reason: WARNING.into() };
     let doctor = Advice {
+        no_remedy: vec![stays],
         schema: Advice::SCHEMA.into(),
         version: String::new(),
         host: Some(HOSTILE.into()),

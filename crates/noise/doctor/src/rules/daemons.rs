@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Daemons and the slices that they run in.
 
+use colony_node::cpu::CpuSet;
+
 use crate::finding::{Finding, Level};
 use crate::holders::{self, Holders};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
 use crate::process::{self, Process};
-use crate::remedy::{Change, Remedy};
+use crate::remedy::{Change, Loss, Remedy};
 use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
@@ -123,13 +125,17 @@ pub(super) fn wakeups(node: &Node) -> Checked {
         let name = thread.source.trim_start_matches("thread:");
         let named: Vec<&Process> =
             running.iter().filter(|p| Pattern::thread(&p.name).matches(&thread.source)).collect();
-        let process = named.iter().copied().find(|p| holders.owner_of(node, p).is_none());
-        let is_held = process.is_none() && !named.is_empty();
+        let own: Vec<&Process> =
+            named.iter().copied().filter(|p| holders.owner_of(node, p).is_none()).collect();
+        let is_held = own.is_empty() && !named.is_empty();
         // unbound workers have a rule of their own; so have threads of memory management
-        if is_held || name.starts_with("kworker/") || process.is_some_and(Process::is_kernel_thread) {
+        if is_held || name.starts_with("kworker/") || own.iter().any(|p| p.is_kernel_thread()) {
             continue;
         }
-        findings.push(daemon(node, name, thread, process));
+        let mut finding = daemon(node, name, thread, &own);
+        // tasks of jobs stay where they are
+        finding.touches.partly |= own.len() < named.len();
+        findings.push(finding);
         if findings.len() == SHOWN {
             break;
         }
@@ -140,7 +146,7 @@ pub(super) fn wakeups(node: &Node) -> Checked {
     }
 }
 
-fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, process: Option<&Process>) -> Finding {
+fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, tasks: &[&Process]) -> Finding {
     let level = match seen.share {
         s if s > 0.01 => Level::High,
         s if s > 0.0001 => Level::Medium,
@@ -153,38 +159,96 @@ fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, process: Opti
     .seen("trace", format!("{}: {:.3} % of the job's CPUs", seen.source, seen.share * 100.0))
     .touches(Touches::all([Pattern::Is(seen.source.clone())]));
     finding.id = name.chars().map(|c| if c.is_control() || c == ':' { '_' } else { c }).collect();
-    let Some(process) = process else {
+    let Some(first) = tasks.first() else {
         return finding
             .advice("No such task runs now: a program that was started again and again, or has ended.");
     };
-    let Some(rest) = node.elsewhere() else { return finding };
-    let unit = process.system_unit(node);
-    let remedy = match unit {
-        Some(unit) => {
-            let set = |cpus: &str| {
-                ["systemctl", "set-property", "--runtime", &unit, &format!("AllowedCPUs={cpus}")]
-                    .map(str::to_owned)
-            };
-            let now = process.group(node).map(|group| format!("{ROOT}{group}/cpuset.cpus"));
-            let now = now.and_then(|file| node.root.value(&file).ok()).unwrap_or_default();
-            let change =
-                Change::Command { apply: set(&rest.to_string()).into(), undo: Some(set(&now).into()) };
-            Remedy::new([change], "the daemon shares fewer CPUs").keep("the same without --runtime")
+    finding = finding.seen(first.file("stat"), &first.name);
+    let programs = Program::of(node, tasks);
+    if let Some(rest) = node.elsewhere() {
+        finding = finding.remedy(moving(node, &programs, rest));
+    }
+    let units: Vec<&str> = programs.iter().filter_map(|p| p.unit.as_deref()).collect();
+    if units.len() == programs.len() {
+        finding = finding.remedy(stopping(&units));
+    } else if node.elsewhere().is_none() {
+        finding = finding.advice(
+            "The job has every CPU, so the program cannot be moved: end it, or leave one CPU to the system (--cpus).",
+        );
+    }
+    if programs.len() == MOST_PROGRAMS {
+        finding.touches.partly = true;
+    }
+    finding
+}
+
+/// Programs of one name that a remedy is for; of more, it takes a part of the noise away.
+const MOST_PROGRAMS: usize = 16;
+
+/// What `systemctl` or `taskset` moves: a unit with all of its processes, or one process.
+struct Program<'a> {
+    process: &'a Process,
+    unit: Option<String>,
+}
+
+impl<'a> Program<'a> {
+    /// The programs of these tasks, each once.
+    fn of(node: &Node, tasks: &[&'a Process]) -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for &process in tasks {
+            let unit = process.system_unit(node);
+            let is_known = found.iter().any(|p| match &unit {
+                Some(_) => p.unit == unit,
+                None => p.process.pid == process.pid,
+            });
+            if !is_known && found.len() < MOST_PROGRAMS {
+                found.push(Self { process, unit });
+            }
         }
-        None => {
-            let (rest, pid) = (rest.to_string(), process.pid.to_string());
-            let now =
-                process.allowed(node).unwrap_or_else(|| node.job.iter().chain(node.rest.iter()).collect());
-            let change = Change::command(
-                &["taskset", "-apc", &rest, &pid],
-                &["taskset", "-apc", &now.to_string(), &pid],
+        found
+    }
+
+    /// systemd keeps a unit on other CPUs, its future processes too. All threads of another process get another affinity.
+    fn to_cpus(&self, node: &Node, rest: &CpuSet) -> Change {
+        let Some(unit) = &self.unit else {
+            let pid = self.process.pid.to_string();
+            let now = self.process.allowed(node);
+            let now = now.unwrap_or_else(|| node.job.iter().chain(node.rest.iter()).collect()).to_string();
+            return Change::command(
+                &["taskset", "-apc", &rest.to_string(), &pid],
+                &["taskset", "-apc", &now, &pid],
             );
-            Remedy::new(
-                [change],
-                "the program shares fewer CPUs; a new process of it does not inherit this from its parent's",
-            )
-            .keep(format!("start it with `taskset -c {rest}`"))
-        }
-    };
-    finding.seen(process.file("stat"), &process.name).remedy(remedy)
+        };
+        let set = |cpus: &str| {
+            ["systemctl", "set-property", "--runtime", unit, &format!("AllowedCPUs={cpus}")]
+                .map(str::to_owned)
+        };
+        let now = self.process.group(node).map(|group| format!("{ROOT}{group}/cpuset.cpus"));
+        let now = now.and_then(|file| node.root.value(&file).ok()).unwrap_or_default();
+        Change::Command { apply: set(&rest.to_string()).into(), undo: Some(set(&now).into()) }
+    }
+}
+
+/// Moves programs to other CPUs.
+fn moving(node: &Node, programs: &[Program], rest: &CpuSet) -> Remedy {
+    let changes: Vec<Change> = programs.iter().map(|p| p.to_cpus(node, rest)).collect();
+    match programs.iter().all(|p| p.unit.is_some()) {
+        true => Remedy::new(changes, "the daemon shares fewer CPUs")
+            .of_program()
+            .keep("the same without --runtime"),
+        false => Remedy::new(
+            changes,
+            "the program shares fewer CPUs; a new process of it does not inherit this from its parent's",
+        )
+        .of_program()
+        .keep(format!("start it with `taskset -c {rest}`")),
+    }
+}
+
+fn stopping(units: &[&str]) -> Remedy {
+    let stop = |unit: &&str| Change::command(&["systemctl", "stop", unit], &["systemctl", "start", unit]);
+    Remedy::new(units.iter().map(stop), "the node is without this service")
+        .of_program()
+        .loses(Loss::Service)
+        .keep(format!("systemctl disable {}", units.join(" ")))
 }

@@ -125,8 +125,8 @@ pub(super) fn default_affinity(node: &Node) -> Checked {
     if hit.is_empty() {
         return Outcome::passed(FILE, text);
     }
-    let finding =
-        Finding::new(Level::Note, format!("New interrupts may be sent to CPUs {hit}.")).seen(FILE, &text);
+    let finding = Finding::new(Level::Note, format!("New interrupts may be sent to {}.", hit.named()))
+        .seen(FILE, &text);
     let Some(rest) = node.elsewhere() else { return finding.into() };
     finding
         .remedy(

@@ -45,7 +45,7 @@ pub(super) fn irqbalance(node: &Node) -> Checked {
     }
     let mut finding = Finding::new(
         Level::Low,
-        format!("irqbalance may move interrupts to CPUs {open} of the job at any time."),
+        format!("irqbalance may move interrupts to {} of the job at any time.", open.named()),
     )
     .seen(seen, "irqbalance");
     if let Some(ban) = &ban {

@@ -5,8 +5,11 @@ use colony_node::cpu::CpuSet;
 
 use crate::default_cpus::{ISOLATED, NOHZ_FULL, PARTITIONS};
 use crate::finding::{Finding, Level};
+use crate::irq::Placement;
+use crate::mobility::{Threads, touches};
 use crate::node::{CMDLINE, Node};
 use crate::outcome::{Checked, Outcome};
+use crate::remedy::{Change, Remedy};
 use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
@@ -31,7 +34,7 @@ pub(super) fn nohz_full(node: &Node) -> Checked {
     }
     let finding = Finding::new(
         Level::Medium,
-        format!("The timer tick interrupts CPUs {ticking} while a job computes."),
+        format!("The timer tick interrupts {} while a job computes.", ticking.named()),
     )
     .seen(NOHZ_FULL, full.to_string());
     if node.elsewhere().is_none() {
@@ -80,9 +83,9 @@ pub(super) fn rcu_nocbs(node: &Node) -> Checked {
     let offloaded: CpuSet = listed.iter().chain(tickless.iter()).collect();
     let own = node.job.without(&offloaded);
     if own.is_empty() {
-        return Outcome::passed(CMDLINE, format!("callbacks of CPUs {offloaded} are offloaded"));
+        return Outcome::passed(CMDLINE, format!("callbacks of {} are offloaded", offloaded.named()));
     }
-    let finding = Finding::new(Level::Low, format!("RCU callbacks run on CPUs {own}."))
+    let finding = Finding::new(Level::Low, format!("RCU callbacks run on {}.", own.named()))
         .seen(CMDLINE, nocbs.as_ref().map_or("no rcu_nocbs".into(), |list| format!("rcu_nocbs={list}")));
     if node.elsewhere().is_none() {
         return finding.advice(NO_OTHER_CPU).into();
@@ -123,7 +126,11 @@ pub(super) fn isolation(node: &Node) -> Checked {
     }
     let mut finding = Finding::new(
         Level::Medium,
-        format!("CPUs {shared} are not isolated: the scheduler may place any task there."),
+        format!(
+            "{} {} not isolated: the scheduler may place any task there.",
+            shared.named(),
+            shared.is_or_are()
+        ),
     )
     .seen(ISOLATED, boot.to_string());
     if let Some(partitions) = &partitions {
@@ -131,14 +138,57 @@ pub(super) fn isolation(node: &Node) -> Checked {
     } else if !node.is_live() && node.version().is_some_and(|v| v >= (6, 7)) {
         finding = finding.seen(PARTITIONS, "not collected: isolated partitions are not known");
     }
-    if node.elsewhere().is_none() {
-        return finding.advice(NO_OTHER_CPU).into();
+    let Some(spare) = node.elsewhere() else { return finding.advice(NO_OTHER_CPU).into() };
+    let threads = Threads::read(node)?;
+    let free = touches(threads.as_ref().map(Threads::free));
+    let movable = touches(threads.as_ref().map(Threads::movable));
+    finding = finding.remedy(spare_core(node, spare, &movable));
+    if let Some(partition) = partition(node) {
+        finding = finding.remedy(partition);
     }
-    let risk =
-        "the scheduler no longer balances these CPUs: each thread of a job must be bound to a CPU of its own";
-    lists::isolcpus(node)?
-        .add_to(finding, risk)
-        .advice("For one job and without a boot: colony run --spare-cores.")
-        .touches(Touches::all([Pattern::UnboundThreads]))
-        .into()
+    let stays = threads.as_ref().map(Threads::pinned).filter(|names| !names.is_empty());
+    let boot = lists::isolcpus(node)?.moving(free);
+    finding = boot.add_to(finding, UNBALANCED).touches(movable);
+    if let Some(names) = stays {
+        finding = finding.advice(format!(
+            "isolcpus= leaves tasks whose affinity names only CPUs of the job: {}.",
+            names.join(", ")
+        ));
+    }
+    finding.into()
+}
+
+const UNBALANCED: &str =
+    "the scheduler no longer balances these CPUs: each thread of a job must be bound to a CPU of its own";
+
+/// `colony run --spare-cores` moves threads, interrupts and workqueues to the other CPUs for the time of one job.
+fn spare_core(node: &Node, spare: &CpuSet, movable: &Touches) -> Remedy {
+    let spare = match spare.first() {
+        // a number alone is a count of cores
+        Some(cpu) if spare.len() == 1 => format!("{cpu}-{cpu}"),
+        _ => spare.to_string(),
+    };
+    let command = format!("colony run --backend none --cpus {} --spare-cores {spare} -- CMD", node.job);
+    let mut moves = movable.clone();
+    if let Ok(interrupts) = node.interrupts() {
+        let irqs = interrupts.irqs.iter().filter(|irq| irq.placement == Placement::Movable);
+        moves.sources.extend(irqs.flat_map(|irq| irq.patterns()));
+    }
+    let risk = "programs and devices of the node share the spare CPUs while the job runs";
+    Remedy::new([Change::JobStart { command }], risk).moves(moves)
+}
+
+/// An isolated partition of control groups, if the kernel has such (Linux 6.1).
+fn partition(node: &Node) -> Option<Remedy> {
+    let controllers = node.root.value("/sys/fs/cgroup/cgroup.controllers").ok()?;
+    if !controllers.split_whitespace().any(|c| c == "cpuset") || node.version()? < (6, 1) {
+        return None;
+    }
+    let by_systemd = node.root.value("/proc/1/comm").is_ok_and(|name| name == "systemd");
+    let start = match by_systemd {
+        true => "start the job in it: systemd-run --scope --slice=job.slice CMD",
+        false => "start the job in it, from a shell: echo $$ > /sys/fs/cgroup/job/cgroup.procs",
+    };
+    let change = Change::Partition { cpus: node.job.clone(), by_systemd };
+    Some(Remedy::new([change], UNBALANCED).keep(start))
 }

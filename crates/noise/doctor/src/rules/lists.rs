@@ -13,6 +13,7 @@ use crate::finding::Finding;
 use crate::node::{CMDLINE, Node};
 use crate::remedy::{Change, Remedy};
 use crate::root::Unread;
+use crate::touches::Touches;
 
 /// A node with one CPU, or a job with all of them, has no CPU that could do the work instead.
 pub(super) const NO_OTHER_CPU: &str = "the job has every CPU: with --cpus, leave at least one to the system";
@@ -24,14 +25,27 @@ const BOOT_CPU: usize = 0;
 pub(super) struct Proposal {
     changes: Vec<Change>,
     advice: Vec<String>,
+    moves: Option<Touches>,
 }
 
 impl Proposal {
+    /// The sources that the parameters take from the job's CPUs, if other remedies of the finding take others.
+    pub(super) fn moving(mut self, moves: Touches) -> Self {
+        self.moves = Some(moves);
+        self
+    }
+
     /// Adds the parameters and the advice to a finding.
     pub(super) fn add_to(self, finding: Finding, risk: &str) -> Finding {
         let finding = match self.changes.is_empty() {
             true => finding,
-            false => finding.remedy(Remedy::new(self.changes, risk)),
+            false => {
+                let remedy = Remedy::new(self.changes, risk);
+                finding.remedy(match self.moves {
+                    Some(moves) => remedy.moves(moves),
+                    None => remedy,
+                })
+            }
         };
         match self.advice.is_empty() {
             true => finding,
@@ -40,7 +54,7 @@ impl Proposal {
     }
 
     fn by_hand(advice: impl Into<String>) -> Self {
-        Self { changes: Vec::new(), advice: vec![advice.into()] }
+        Self { advice: vec![advice.into()], ..Self::default() }
     }
 
     fn set(&mut self, name: &str, now: Option<&str>, value: &str) {
@@ -169,7 +183,7 @@ pub(super) fn isolcpus(node: &Node) -> Result<Proposal, Unread> {
         Err(_) if is_extended && node.job.without(&listed).is_empty() => (listed, None),
         Err(proposal) => return Ok(proposal),
     };
-    let mut proposal = Proposal { changes: Vec::new(), advice: boot.into_iter().collect() };
+    let mut proposal = Proposal { advice: boot.into_iter().collect(), ..Proposal::default() };
     let value = FlaggedList { flags, cpus: cpus.clone() };
     proposal.set("isolcpus", now.isolcpus.text.as_deref(), &value.to_string());
     if must_match && now.nohz_full.text.is_some() && now.nohz_full.list != cpus {
@@ -212,7 +226,7 @@ pub(super) fn nohz_full(node: &Node) -> Result<Proposal, Unread> {
         Err(_) if listed != now.nohz_full.list && node.job.without(&listed).is_empty() => (listed, None),
         Err(proposal) => return Ok(proposal),
     };
-    let mut proposal = Proposal { changes: Vec::new(), advice: boot.into_iter().collect() };
+    let mut proposal = Proposal { advice: boot.into_iter().collect(), ..Proposal::default() };
     proposal.set("nohz_full", now.nohz_full.text.as_deref(), &cpus.to_string());
     if must_match && now.isolcpus.list.cpus != cpus {
         let value = FlaggedList { flags: now.isolcpus.list.flags.clone(), cpus };
@@ -230,8 +244,8 @@ pub(super) fn rcu_nocbs(node: &Node) -> Result<Proposal, Unread> {
         Ok(now) => now,
         Err(sentence) => return Ok(Proposal::by_hand(sentence)),
     };
-    let mut proposal =
-        Proposal { changes: Vec::new(), advice: ignored(node, "rcu_nocbs")?.into_iter().collect() };
+    let advice = ignored(node, "rcu_nocbs")?.into_iter().collect();
+    let mut proposal = Proposal { advice, ..Proposal::default() };
     proposal.set("rcu_nocbs", now.text.as_deref(), &union(&now.list, &node.job).to_string());
     Ok(proposal)
 }

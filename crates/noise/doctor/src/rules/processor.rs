@@ -49,8 +49,11 @@ pub(super) fn smt(node: &Node) -> Checked {
             .into();
     };
     let sharing: CpuSet = sharing.into_iter().collect();
-    let title =
-        format!("CPUs {sharing} of the job share their cores with CPUs {outside}, which may run other work.");
+    let title = format!(
+        "{} of the job and {} share cores, and the latter may run other work.",
+        sharing.named(),
+        outside.named()
+    );
     let finding = Finding::new(Level::Medium, title).seen(file, value);
     if outside.contains(0) {
         return finding

@@ -26,7 +26,9 @@ pub(super) fn contradict(node: &Node, full: &CpuSet) -> Checked {
         return Outcome::passed(NOHZ_FULL, full.to_string());
     };
     let title = format!(
-        "The timer interrupts CPUs {cpus} up to {most:.0} times a second, although they are in nohz_full."
+        "The timer interrupts {} up to {most:.0} times a second, although {} in nohz_full.",
+        cpus.named(),
+        if cpus.len() == 1 { "it is" } else { "they are" }
     );
     let mut finding = Finding::new(Level::Medium, title)
         .seen(NOHZ_FULL, full.to_string())

@@ -47,7 +47,7 @@ pub(super) fn soft(node: &Node) -> Checked {
     if hit.is_empty() {
         return Outcome::passed(WATCHED, text);
     }
-    let finding = Finding::new(Level::Low, format!("The soft-lockup watchdog runs on CPUs {hit}."))
+    let finding = Finding::new(Level::Low, format!("The soft-lockup watchdog runs on {}.", hit.named()))
         .seen(FILE, &now)
         .seen(WATCHED, &text)
         .touches(Touches::part_of([

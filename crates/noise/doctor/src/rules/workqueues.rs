@@ -18,7 +18,7 @@ pub(super) fn unbound(node: &Node) -> Checked {
     if hit.is_empty() {
         return Outcome::passed(UNBOUND, text);
     }
-    let finding = Finding::new(Level::Medium, format!("Unbound workqueues run on CPUs {hit}."))
+    let finding = Finding::new(Level::Medium, format!("Unbound workqueues run on {}.", hit.named()))
         .seen(UNBOUND, &text)
         .touches(Touches::all([Pattern::Begins("thread:kworker/u".into())]));
     let Some(rest) = node.elsewhere() else { return finding.into() };
@@ -50,7 +50,7 @@ pub(super) fn writeback(node: &Node) -> Checked {
     if hit.is_empty() {
         return Outcome::passed(FILE, text);
     }
-    let finding = Finding::new(Level::Low, format!("Writeback of dirty pages runs on CPUs {hit}."))
+    let finding = Finding::new(Level::Low, format!("Writeback of dirty pages runs on {}.", hit.named()))
         .seen(FILE, &text)
         .touches(Touches::part_of([Pattern::Begins("thread:kworker/u".into())]));
     let Some(rest) = node.elsewhere() else { return finding.into() };

@@ -3,6 +3,8 @@
 
 use colony_doctor::Level;
 
+use colony_node::cpu::CpuSet;
+
 use crate::node::{Made, Ruled};
 
 const IRQBALANCE: &str = "77 (irqbalance) S 1 77 77 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 1 0 100 1000 10 1 1 1 1 1 1 1 0 0 0 0 0 0 17 1 0 0 0 0 0 1 1 1 1 1 1 1 0\n";
@@ -109,7 +111,8 @@ fn a_ban_protects_the_cpus_that_it_names() {
     ] {
         made.put(FILE, text);
         let finding = made.finding("irqbalance");
-        assert!(finding.title.contains(&format!("CPUs {open} ")), "{text}: {}", finding.title);
+        let open: CpuSet = open.parse().expect("a list");
+        assert!(finding.title.contains(&format!("to {} of", open.named())), "{text}: {}", finding.title);
         let commands = finding.remedies[0].commands();
         assert!(commands[0].contains("IRQBALANCE_BANNED_CPULIST=1-3"), "{commands:?}");
     }

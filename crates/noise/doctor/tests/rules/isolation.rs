@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Kernel parameters that a remedy proposes are those that the kernel takes, and they keep what is isolated already.
 
-use crate::node::{Made, Ruled};
+use crate::node::{Made, Ruled, boot_remedy};
 
 const ISOLATED: &str = "/sys/devices/system/cpu/isolated";
 const NOHZ: &str = "/sys/devices/system/cpu/nohz_full";
@@ -15,9 +15,9 @@ fn node(kernel: &str, cmdline: &str) -> Made {
     made
 }
 
-/// The parameters of the first remedy.
+/// The kernel parameters of the remedies.
 fn proposed(made: &Made, cpus: &str, rule: &str) -> Vec<String> {
-    let commands = made.finding_for(cpus, rule).remedies.first().map(|r| r.commands()).unwrap_or_default();
+    let commands = boot_remedy(&made.finding_for(cpus, rule)).map(|r| r.commands()).unwrap_or_default();
     commands.iter().map(|c| c.rsplit(": ").next().unwrap_or_default().to_owned()).collect()
 }
 
@@ -41,7 +41,7 @@ fn a_value_that_cannot_be_read_is_kept_and_named() {
     let made = node("6.12.0", "isolcpus=domain,4-x nohz_full=4-x rcu_nocbs=4-x");
     for rule in ["nohz-full", "isolation"] {
         let finding = made.finding_for("2-3", rule);
-        assert!(finding.remedies.is_empty(), "{finding:?}");
+        assert!(boot_remedy(&finding).is_none(), "{finding:?}");
         assert!(
             finding.advice.as_ref().is_some_and(|a| a.contains("4-x") && a.contains("by hand")),
             "{finding:?}"
@@ -81,7 +81,7 @@ fn the_first_of_two_parameters_counts() {
     let made = node("6.8.0", "isolcpus=4-7 isolcpus=8-9 rcu_nocbs=2 rcu_nocbs=3");
     let finding = made.finding_for("10", "isolation");
     assert_eq!(
-        finding.remedies[0].commands(),
+        boot_remedy(&finding).expect("a parameter").commands(),
         [
             "# on the kernel command line, replace isolcpus=4-7, then reboot: isolcpus=managed_irq,domain,4-7,10"
         ]
@@ -96,7 +96,7 @@ fn a_union_of_all_cpus_is_not_proposed() {
     let made = node("6.8.0", "isolcpus=0-7 nohz_full=0-7");
     for rule in ["isolation", "nohz-full"] {
         let finding = made.finding_for("8-15", rule);
-        assert!(finding.remedies.is_empty() && finding.advice.is_some(), "{finding:?}");
+        assert!(boot_remedy(&finding).is_none() && finding.advice.is_some(), "{finding:?}");
     }
 }
 
@@ -105,7 +105,9 @@ fn a_parameter_that_is_there_but_not_in_effect_is_not_proposed_again() {
     let made = node("6.8.0", "isolcpus=managed_irq,domain,4-7 nohz_full=4-7");
     for rule in ["isolation", "nohz-full"] {
         let finding = made.finding_for("4-7", rule);
-        assert!(finding.remedies.is_empty() && finding.advice.is_some_and(|a| a.contains("not in effect")));
+        assert!(
+            boot_remedy(&finding).is_none() && finding.advice.is_some_and(|a| a.contains("not in effect"))
+        );
     }
 }
 

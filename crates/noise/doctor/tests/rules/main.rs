@@ -3,6 +3,7 @@
 
 mod arbitrary;
 mod cases;
+mod cheapness;
 mod defaults;
 mod interrupts;
 mod isolation;

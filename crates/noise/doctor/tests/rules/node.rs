@@ -4,6 +4,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use colony_doctor::remedy::{Effort, Remedy};
 use colony_doctor::{Examination, Finding, Node, Probes, ThreadSeen, TicksSeen, examine};
 
 /// A node of four CPUs, whose job has 1 to 3.
@@ -12,6 +13,11 @@ pub(crate) struct Made {
     probes: Probes,
     threads: Option<Vec<ThreadSeen>>,
     ticks: Vec<TicksSeen>,
+}
+
+/// The remedy of a finding that needs kernel parameters and a boot.
+pub(crate) fn boot_remedy(finding: &Finding) -> Option<&Remedy> {
+    finding.remedies.iter().find(|r| r.effort == Effort::Boot)
 }
 
 /// The result of one rule.

@@ -3,7 +3,7 @@
 
 use colony_doctor::{Level, Node};
 
-use crate::node::{Made, Ruled};
+use crate::node::{Made, Ruled, boot_remedy};
 
 const ISOLATED: (&str, &str) = ("/sys/devices/system/cpu/isolated", "");
 
@@ -14,7 +14,7 @@ fn a_parameter_that_is_there_is_extended_not_repeated() {
         ("/proc/cmdline", "nohz-full=2 isolcpus=nohz,2 -- rcu_nocbs=1-3"),
         ISOLATED,
     ]);
-    let commands = |id| made.finding(id).remedies[0].commands();
+    let commands = |id| boot_remedy(&made.finding(id)).expect("a parameter").commands();
     assert_eq!(
         commands("nohz-full"),
         [
@@ -25,8 +25,8 @@ fn a_parameter_that_is_there_is_extended_not_repeated() {
     );
     // what follows -- is for the first program
     assert_eq!(commands("rcu-nocbs"), ["# add to the kernel command line, then reboot: rcu_nocbs=1-3"]);
-    let isolation = &made.finding("isolation").remedies[0];
-    assert!(isolation.needs_reboot());
+    let isolation = made.finding("isolation");
+    let isolation = boot_remedy(&isolation).expect("a parameter");
     assert_eq!(
         isolation.undo_commands(),
         [
@@ -43,7 +43,8 @@ fn nohz_full_offloads_callbacks_where_the_kernel_has_it() {
     // nobody has collected the kernel's answer
     assert!(matches!(Made::new(&files[..1]).rule("rcu-nocbs"), Ruled::Undecided(_)));
     let old = [("/proc/cmdline", "quiet"), ("/proc/sys/kernel/osrelease", "5.4.0"), ISOLATED];
-    let isolation = &Made::new(&old).finding("isolation").remedies[0];
+    let isolation = Made::new(&old).finding("isolation");
+    let isolation = boot_remedy(&isolation).expect("a parameter");
     assert_eq!(isolation.commands(), ["# add to the kernel command line, then reboot: isolcpus=1-3"]);
 }
 

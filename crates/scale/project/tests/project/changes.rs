@@ -18,7 +18,7 @@ fn every(every_ns: u64, duration_ns: u64) -> NodeNoise {
 }
 
 fn change(sources: &[&str]) -> Change {
-    Change { sources: sources.iter().map(|s| (*s).to_owned()).collect(), in_sequence: true }
+    Change { sources: sources.iter().map(|s| (*s).to_owned()).collect(), effort: Some(0) }
 }
 
 fn node() -> Measured {
@@ -47,8 +47,25 @@ fn the_largest_goes_first_and_the_next_shows_only_after_it() {
 }
 
 #[test]
+fn a_cheap_change_comes_before_one_that_gives_back_more_and_a_dear_one_only_if_it_gives_more() {
+    let at = |effort, sources: &[&str]| Change { effort: Some(effort), ..change(sources) };
+    let order = |changes: &[Change]| {
+        let found = costs(&node(), changes, 256, Budget::UNLIMITED, || {}).expect("simulated");
+        found.sequence.iter().map(|s| s.change).collect::<Vec<_>>()
+    };
+    assert_eq!(order(&[at(4, &["large", "small"]), at(0, &["large"])]), [1, 0]);
+    // a boot that takes nothing away but what a move takes away
+    assert_eq!(order(&[at(4, &["large"]), at(3, &["large", "small"]), at(0, &["large"])]), [2, 1]);
+    // a cheap change whose gain nobody would notice does not come first
+    let found = order(&[at(0, &["tiny"]), at(4, &["large", "small"])]);
+    assert_eq!(found.first(), Some(&1), "{found:?}");
+    // once it is worth a step, it comes before what is dearer
+    assert_eq!(order(&[at(2, &["small"]), at(1, &["large"]), at(4, &["tiny"])]), [1, 0, 2]);
+}
+
+#[test]
 fn a_change_that_is_not_for_the_sequence_has_a_cost_all_the_same() {
-    let only = [Change { in_sequence: false, ..change(&["large"]) }];
+    let only = [Change { effort: None, ..change(&["large"]) }];
     let costs = costs(&node(), &only, 64, Budget::UNLIMITED, || {}).expect("simulated");
     assert!(costs.alone[0].added().is_some() && costs.sequence.is_empty());
 }

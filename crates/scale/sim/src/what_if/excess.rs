@@ -6,14 +6,13 @@
 
 use rayon::prelude::*;
 
-use super::bootstrap::{Bootstrap, Order};
+use super::bootstrap::Bootstrap;
+use super::remade::{order, remade};
 use super::sample::Sampled;
 use crate::SimError;
 use crate::level::MANY_RANKS;
 use crate::node::Node;
-use crate::noise::{CpuNoise, Detour, NodeNoise};
 use crate::rng::Key;
-use crate::source::MeasuredSource;
 use crate::spec::{Measured, SpecError};
 use crate::stats::variance;
 
@@ -79,49 +78,4 @@ pub(super) fn excess(sampled: &Sampled, measured: &[Measured], everything: &Node
     let excess = variance(&of(0)) - by_runs * (1.0 + spread) - variance(&of(2));
     let lost_ns = bootstrap.lost_ns(&taken);
     Ok(if lost_ns > 0.0 { (1.0 + spread / 2.0) * excess.max(0.0).sqrt() / lost_ns } else { 0.0 })
-}
-
-/// Blocks drawn at random, any with equal probability.
-fn order(key: Key) -> Order {
-    let blocks = Order::default().len() as f64;
-    std::array::from_fn(|place| (key.uniform(place as u64) * blocks) as usize)
-}
-
-/// A trace made of blocks of `measured`.
-fn remade(measured: &Measured, order: &Order) -> Result<Measured, SimError> {
-    let source = |s: &MeasuredSource| -> Result<MeasuredSource, SimError> {
-        let cpus = s.noise.cpus().iter().map(|cpu| remade_cpu(cpu, order)).collect::<Result<Vec<_>, _>>()?;
-        Ok(MeasuredSource { noise: NodeNoise::new(cpus)?, ..s.clone() })
-    };
-    Ok(Measured { sources: measured.sources.iter().map(source).collect::<Result<_, _>>()? })
-}
-
-fn remade_cpu(cpu: &CpuNoise, order: &Order) -> Result<CpuNoise, SimError> {
-    let begin_ns = |place: usize| (u128::from(cpu.span_ns()) * place as u128 / order.len() as u128) as u64;
-    let detours = cpu.detours();
-    let of_place = |(place, &block): (usize, &usize)| {
-        let from = detours.partition_point(|d| d.start_ns < begin_ns(block));
-        let to = detours.partition_point(|d| d.start_ns < begin_ns(block + 1));
-        let (old_ns, new_ns) = (begin_ns(block), begin_ns(place));
-        detours[from..to]
-            .iter()
-            .map(move |d| Detour { start_ns: d.start_ns - old_ns + new_ns, duration_ns: d.duration_ns })
-    };
-    CpuNoise::new(cpu.span_ns(), order.iter().enumerate().flat_map(of_place))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_trace_of_the_blocks_in_their_order_is_the_trace() {
-        let starts = [0, 40, 999, 1000, 1590];
-        let detours = starts.map(|start_ns| Detour { start_ns, duration_ns: 10 });
-        let cpu = CpuNoise::new(1600, detours).expect("some time");
-        assert_eq!(remade_cpu(&cpu, &std::array::from_fn(|place| place)), Ok(cpu.clone()));
-        let first = remade_cpu(&cpu, &[0; 16]).expect("some time");
-        let starts: Vec<u64> = first.detours().iter().map(|d| d.start_ns).collect();
-        assert_eq!(starts[..4], [0, 40, 100, 140]);
-    }
 }

@@ -9,6 +9,7 @@ mod doubts;
 mod excess;
 mod losses;
 mod parts;
+mod remade;
 mod sample;
 mod tail;
 #[cfg(test)]
@@ -22,6 +23,7 @@ use self::bootstrap::{Bootstrap, Sides};
 pub use self::doubts::doubts;
 use self::excess::{affordable_nodes, excess};
 pub use self::parts::{Excess, Part, Parts};
+pub use self::remade::resampled;
 use self::sample::{Estimate, Plan, Sampled, WindowedPlan};
 use crate::level::MANY_RANKS;
 use crate::node::Node;

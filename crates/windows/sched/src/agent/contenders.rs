@@ -82,8 +82,9 @@ impl Contender {
         let Self { process, user, command, cpus } = self;
         let since = process.started().map_or_else(|| "a time that is not known".into(), utc);
         format!(
-            "another agent favors its job on CPUs {cpus} too: process {} of {user}, `{command}`, since {since}; neither job has \
+            "another agent favors its job on {} too: process {} of {user}, `{command}`, since {since}; neither job has \
              its windows there: give each job CPUs of its own (--cpus), or run both under one colonyd",
+            cpus.named(),
             process.tid
         )
     }

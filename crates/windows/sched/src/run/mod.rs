@@ -151,8 +151,10 @@ impl Plan {
         }
         let mut cpus = stats.cpus.and(wanted);
         if cpus.is_empty() {
-            warnings
-                .push(format!("colonyd gives jobs CPUs {}, none of those asked for ({wanted})", stats.cpus));
+            warnings.push(format!(
+                "colonyd gives jobs {}, none of those asked for ({wanted})",
+                stats.cpus.named()
+            ));
             cpus = stats.cpus;
         }
         Ok(Self {

@@ -64,7 +64,8 @@ impl Split {
         }
         Err(SchedError::Config {
             what: format!(
-                "no core is left to the job: another run has just reserved CPUs {taken}, which this process may no longer use"
+                "no core is left to the job: another run has just reserved {}, which this process may no longer use",
+                taken.named()
             ),
             advice: "wait until that run has ended, or choose other CPUs (--cpus)",
         })
@@ -94,7 +95,10 @@ impl SpareCores {
             Self::List(spare) => {
                 if let Some(cpu) = spare.iter().find(|&c| !usable.contains(c)) {
                     return Err(SchedError::Config {
-                        what: format!("CPU {cpu} cannot be spare: this process may use CPUs {usable} only"),
+                        what: format!(
+                            "CPU {cpu} cannot be spare: this process may use {} only",
+                            usable.named()
+                        ),
                         advice: "choose spare CPUs among them",
                     });
                 }
@@ -110,7 +114,8 @@ impl SpareCores {
             let cores = cores(usable, &threads_of).len();
             return Err(SchedError::Config {
                 what: format!(
-                    "no core is left to the job: this process may use CPUs {usable} ({cores} {})",
+                    "no core is left to the job: this process may use {} ({cores} {})",
+                    usable.named(),
                     if cores == 1 { "core" } else { "cores" }
                 ),
                 advice: "leave fewer cores to the system (--spare-cores), or run where more CPUs are allowed",

@@ -75,7 +75,7 @@ fn tuned_gets_each_setting_where_it_accepts_it_and_the_rest_has_a_reason() {
         "# rule: max into /sys/fs/cgroup/system.slice/job_42/memory.max (a limit ends",
         "# rule: 1_2 into /proc/sys/a (a value with line ends)",
         "# swap: swapoff '/dev/a b' (a command has no value",
-        "# rt-tasks: CPUs 0 for task 77 (rtkit) (a task has another number",
+        "# rt-tasks: CPU 0 for task 77 (rtkit) (a task has another number",
     ] {
         assert!(text.contains(comment), "{comment} in {text}");
     }

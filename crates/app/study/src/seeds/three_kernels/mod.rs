@@ -102,7 +102,7 @@ fn nodes(runs: &Runs) -> Vec<(String, Node, &'static str)> {
         let said = if *level == 0 { "almost identical" } else { "slower with more nodes" };
         nodes.push((format!("Linux, {}", noise(*level)), Node::new(sources, turns), said));
         let sources = daemons().into_iter().chain(left(coordinated)).collect();
-        let buckets = lateness(coordinated).map(crate::this_node::edge_buckets).unwrap_or_default();
+        let buckets = lateness(coordinated).map(crate::cell::edge_buckets).unwrap_or_default();
         let edge_lateness_ns = project::spread(&buckets);
         let windows = Coordinated { edge_lateness_ns, ..Coordinated::exact(coordinated.windows) };
         nodes.push((

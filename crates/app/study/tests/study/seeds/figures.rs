@@ -141,7 +141,8 @@ fn every_table_of_our_simulations_names_its_rows() {
     for section in text.split("\n## `").skip(1) {
         let name = section.split('`').next().unwrap_or_default();
         let method = seeds::find(name).expect("an experiment").method;
-        let deterministic = matches!(method, Method::Arithmetic | Method::Projection | Method::Both);
+        let deterministic =
+            matches!(method, Method::Arithmetic | Method::Projection | Method::LongProjection | Method::Both);
         if deterministic && section.contains("| ours") {
             assert!(section.contains(BEGIN), "the table of `{name}` has figures, and no row is named");
         }
