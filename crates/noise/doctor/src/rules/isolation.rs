@@ -139,7 +139,13 @@ pub(super) fn isolation(node: &Node) -> Checked {
         finding = finding.seen(PARTITIONS, "not collected: isolated partitions are not known");
     }
     let Some(spare) = node.elsewhere() else { return finding.advice(NO_OTHER_CPU).into() };
-    let threads = Threads::read(node)?;
+    let threads = match Threads::read(node) {
+        Ok(threads) => threads,
+        Err(e) => {
+            finding = finding.advice(format!("The names of threads decide which of them can be moved: {e}."));
+            None
+        }
+    };
     let free = touches(threads.as_ref().map(Threads::free));
     let movable = touches(threads.as_ref().map(Threads::movable));
     finding = finding.remedy(spare_core(node, spare, &movable));
