@@ -348,7 +348,40 @@ impl From<&Outcome> for Point {
     }
 }
 
-/// A published figure beside ours.
+/// Origin of a figure of ours that stands beside a published one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// Computed from definitions of the document, without a simulation.
+    Arithmetic,
+    /// The published value is an input of ours.
+    PutIn,
+    /// A parameter was fitted to this value, or chosen because the result agrees with it.
+    Fitted,
+    /// Simulated, and nothing was fitted to this value.
+    Predicted,
+    /// Measured on the machine at hand, or on a virtual node.
+    Measured,
+}
+
+impl Basis {
+    /// All of them.
+    pub const ALL: [Self; 5] = [Self::Arithmetic, Self::PutIn, Self::Fitted, Self::Predicted, Self::Measured];
+
+    /// In words.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Arithmetic => "arithmetic",
+            Self::PutIn => "put in",
+            Self::Fitted => "fitted",
+            Self::Predicted => "predicted",
+            Self::Measured => "measured",
+        }
+    }
+}
+
+/// A figure of ours, beside the published one if the document has one of the same quantity.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     /// Name of the experiment (`colony study NAME`).
@@ -357,14 +390,49 @@ pub struct Published {
     pub place: String,
     /// Name of the quantity.
     pub what: String,
-    /// As published.
+    /// The published value of this quantity, with its unit; `–` if the document has none.
     pub published: String,
+    /// The published value as a number, in the unit of `value`. `None` if there is none, or if it is a limit.
+    #[serde(default)]
+    pub published_value: Option<f64>,
+    /// Origin of our figure; `None` without a published value.
+    #[serde(default)]
+    pub basis: Option<Basis>,
     /// Ours, with its unit.
     pub ours: String,
     /// Ours as a number: nanoseconds, or a ratio.
     pub value: Option<f64>,
     /// Method behind our figure, or the reason why there is none.
     pub note: String,
+}
+
+impl Published {
+    /// Error of our figure, as a share of the published one: 0.1 if ours is a tenth larger. `None` without two values.
+    #[must_use]
+    pub fn error(&self) -> Option<f64> {
+        let published = self.published_value.filter(|v| *v != 0.0)?;
+        Some(self.value? / published - 1.0)
+    }
+
+    /// Error and origin of our figure, `+31 %, predicted`; empty without a published value.
+    #[must_use]
+    pub fn fidelity(&self) -> String {
+        let Some(basis) = self.basis else { return String::new() };
+        match self.error() {
+            Some(error) => format!("{}, {}", signed_percent(error), basis.name()),
+            None => basis.name().to_owned(),
+        }
+    }
+}
+
+/// A difference as per cent, with its sign: `+31 %`, `−2.3 %`, `0 %`.
+fn signed_percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent.abs() < 0.05 {
+        return "0 %".into();
+    }
+    let decimals = usize::from(percent.abs() < 9.95);
+    format!("{percent:+.decimals$} %").replace('-', "−")
 }
 
 impl Results {

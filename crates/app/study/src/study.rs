@@ -125,6 +125,8 @@ fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
             ),
             // the document has no value of one node
             published: table::NOT_KNOWN.into(),
+            published_value: None,
+            basis: None,
             ours,
             value,
             note: how + of_many,

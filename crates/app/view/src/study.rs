@@ -90,10 +90,10 @@ pub fn experiments() -> String {
 /// Outcome of one experiment: published figures beside ours, its lines over numbers of nodes, a note below.
 #[must_use]
 pub fn outcome(o: &seeds::Outcome) -> String {
-    let mut t = table::new([o.name, "published", "ours"]);
+    let mut t = table::new([o.name, "published", "ours", "error, origin"]);
     let mut notes: Vec<&str> = Vec::new();
     for row in &o.rows {
-        t.add_row([&row.what, &row.published, &row.ours]);
+        t.add_row([&row.what, &row.published, &row.ours, &row.fidelity()]);
         if !row.note.is_empty() && !notes.contains(&row.note.as_str()) {
             notes.push(&row.note);
         }

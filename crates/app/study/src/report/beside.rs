@@ -72,8 +72,13 @@ fn rows(h: &mut Html, experiment: &Experiment, outcome: &Outcome) {
         headings.iter_mut().skip(1).for_each(|nodes| nodes.insert(0, '#'));
         h.table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), &chart.rows().collect::<Vec<_>>());
     }
-    let row = |r: &crate::results::Published| vec![r.what.clone(), r.published.clone(), r.ours.clone()];
-    h.table(&["Figure", "Published", "#Ours"], &outcome.rows.iter().map(row).collect::<Vec<_>>());
+    let row = |r: &crate::results::Published| {
+        vec![r.what.clone(), r.published.clone(), r.ours.clone(), r.fidelity()]
+    };
+    h.table(
+        &["Figure", "Published", "#Ours", "Error, origin"],
+        &outcome.rows.iter().map(row).collect::<Vec<_>>(),
+    );
     let mut notes: Vec<&str> =
         outcome.rows.iter().map(|r| r.note.as_str()).filter(|n| !n.is_empty()).collect();
     notes.dedup();

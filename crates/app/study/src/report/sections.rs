@@ -142,10 +142,12 @@ pub(super) fn published(h: &mut Html, r: &Results) {
     h.raw("</p>\n");
     let telling: Vec<Vec<String>> = seeds::all()
         .filter_map(|e| telling(r, e.name))
-        .map(|p| vec![p.experiment.clone(), p.what.clone(), p.published.clone(), p.ours.clone()])
+        .map(|p| {
+            vec![p.experiment.clone(), p.what.clone(), p.published.clone(), p.ours.clone(), p.fidelity()]
+        })
         .collect();
     h.raw("<div class=\"telling\">")
-        .table(&["Experiment", "What", "Published", "#Ours"], &telling)
+        .table(&["Experiment", "What", "Published", "#Ours", "Error, origin"], &telling)
         .raw("</div>\n");
     h.raw("<h3>All of them, with the words of the documents</h3>\n");
     for e in seeds::all() {
@@ -153,7 +155,7 @@ pub(super) fn published(h: &mut Html, r: &Results) {
             .published
             .iter()
             .filter(|p| p.experiment == e.name)
-            .map(|p| vec![p.what.clone(), p.published.clone(), p.ours.clone(), p.note.clone()])
+            .map(|p| vec![p.what.clone(), p.published.clone(), p.ours.clone(), p.fidelity(), p.note.clone()])
             .collect();
         if rows.is_empty() {
             continue;
@@ -163,17 +165,17 @@ pub(super) fn published(h: &mut Html, r: &Results) {
         for quote in e.published {
             h.element("blockquote", quote);
         }
-        h.table(&["What", "Published", "#Ours", "How"], &rows);
+        h.table(&["What", "Published", "#Ours", "Error, origin", "How"], &rows);
         h.command(&format!("colony study {}", e.name));
         h.raw("</details>\n");
     }
     h.raw("</section>\n");
 }
 
-/// The row that tells most of an experiment: the first with a published figure, or else the last.
+/// The row that tells most of an experiment: the first with a published value, or else the last.
 fn telling<'a>(r: &'a Results, name: &str) -> Option<&'a Published> {
     let mut rows = r.published.iter().filter(|p| p.experiment == name && p.value.is_some());
-    rows.clone().find(|p| p.published.contains(|c: char| c.is_ascii_digit())).or_else(|| rows.next_back())
+    rows.clone().find(|p| p.published_value.is_some()).or_else(|| rows.next_back())
 }
 
 /// The model's assumptions, the chart library's licence, where the data is.

@@ -9,9 +9,9 @@ use colony_sim::source::{Class, Model, Source};
 use colony_sim::words::number_of;
 use colony_sim::{LogGops, ring};
 
-use super::{Context, Document, Experiment, Method, Ours, on_this_node};
+use super::{Cited, Context, Document, Experiment, Method, Ours, on_this_node};
 use crate::node::{BenchRun, Injection};
-use crate::results::{Cell, Published};
+use crate::results::{Basis, Cell, Published};
 use crate::{StudyError, project};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -46,10 +46,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
                 c,
                 &Step::collective(Operation::Barrier, 0),
                 &[
-                    (512, 0, "about 1 microsecond"),
-                    (16_384, 0, "1.3 microseconds"),
-                    (512, 16_000, "about 18.5 microseconds"),
-                    (16_384, 16_000, "about 20 microseconds"),
+                    (512, 0, "about 1 microsecond", 1.0),
+                    (16_384, 0, "1.3 microseconds", 1.3),
+                    (512, 16_000, "about 18.5 microseconds", 18.5),
+                    (16_384, 16_000, "about 20 microseconds", 20.0),
                 ],
             )?;
             rows.extend(on_node(e, c, "barrier", &[16_000]));
@@ -76,12 +76,12 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
                 c,
                 &Step::collective(Operation::Allreduce, 8),
                 &[
-                    (512, 0, "8.3 microseconds"),
-                    (16_384, 0, "11.6 microseconds"),
-                    (512, 16_000, "43 microseconds"),
-                    (16_384, 16_000, "49 microseconds"),
-                    (512, 200_000, "412 microseconds"),
-                    (16_384, 200_000, "417 microseconds"),
+                    (512, 0, "8.3 microseconds", 8.3),
+                    (16_384, 0, "11.6 microseconds", 11.6),
+                    (512, 16_000, "43 microseconds", 43.0),
+                    (16_384, 16_000, "49 microseconds", 49.0),
+                    (512, 200_000, "412 microseconds", 412.0),
+                    (16_384, 200_000, "417 microseconds", 417.0),
                 ],
             )?;
             rows.extend(on_node(e, c, "allreduce", &[16_000, 200_000]));
@@ -106,10 +106,10 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
                 c,
                 &software,
                 &[
-                    (512, 0, "38 microseconds"),
-                    (16_384, 0, "73 microseconds"),
-                    (512, 16_000, "71 microseconds"),
-                    (16_384, 16_000, "121 microseconds"),
+                    (512, 0, "38 microseconds", 38.0),
+                    (16_384, 0, "73 microseconds", 73.0),
+                    (512, 16_000, "71 microseconds", 71.0),
+                    (16_384, 16_000, "121 microseconds", 121.0),
                 ],
             )?;
             rows.extend(on_node(e, c, "myallreduce", &[16_000]));
@@ -127,15 +127,21 @@ const INTERRUPT_NS: u64 = 1800;
 fn ring_trip(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     const PROCESSORS: u32 = 100_000;
     let mut rows = Vec::new();
-    for (detour_ns, name, published) in
-        [(10_000, "10 µs", "2 milliseconds"), (100_000_000, "100 ms", "20 seconds")]
+    for (detour_ns, name, text, s) in
+        [(10_000, "10 µs", "2 milliseconds", 0.002), (100_000_000, "100 ms", "20 seconds", 20.0)]
     {
         let what = format!("100 K processors, detours of {name}");
         let delay = ring::mean_delay_ns(u64::from(PROCESSORS), 0.002, detour_ns as f64);
-        rows.push(e.row(what.clone(), published, Ours::Ns(delay), "processors × probability × detour"));
-        rows.push(e.row(
+        let published = |basis| Cited::s(text, s, basis);
+        rows.push(e.beside(
+            what.clone(),
+            published(Basis::Arithmetic),
+            Ours::Ns(delay),
+            "processors × probability × detour",
+        ));
+        rows.push(e.beside(
             format!("{what}, simulated"),
-            published,
+            published(Basis::Predicted),
             Ours::Ns(ring_delay(c, PROCESSORS, detour_ns)?),
             "a message passed on by each; a detour hits 0.2 % of them while it has the message",
         ));
@@ -166,11 +172,14 @@ fn detours(every_ns: u64, length_ns: u64) -> Node {
     Node::new(sources, Preempt)
 }
 
+/// Nodes, length of detours in nanoseconds, and the published time of an operation, as text and in microseconds.
+type Case = (u32, u64, &'static str, f64);
+
 fn collective(
     e: &Experiment,
     c: &mut Context<'_>,
     step: &Step,
-    cases: &[(u32, u64, &str)],
+    cases: &[Case],
 ) -> Result<Vec<Published>, StudyError> {
     let machine = project::blue_gene(1)?;
     // noise at random phases is stationary: a few hundred operations tell the mean
@@ -181,27 +190,29 @@ fn collective(
         Ok(outcome.first().map_or(f64::NAN, |o| o.mean_ns))
     };
     let mut rows = Vec::new();
-    for &(nodes, length_ns, published) in cases {
+    for &(nodes, length_ns, published, us) in cases {
         let on = number_of(nodes.into(), "node");
         let what = match length_ns {
             0 => format!("{on}, no detours"),
             _ => format!("{on}, detours of {} µs", length_ns / 1000),
         };
-        let note = match length_ns {
-            0 => "the machine's profile: fitted to this value",
-            _ => {
+        let (basis, note) = match length_ns {
+            0 => (Basis::Fitted, "the machine's profile: fitted to this value"),
+            _ => (
+                Basis::Predicted,
                 "simulated; a detour each 0.5 ms (chosen) at a random phase, and 1.8 µs for its interrupt (as the text \
-                  has it)"
-            }
+                 has it)",
+            ),
         };
-        rows.push(e.row(what, published, Ours::Ns(mean(nodes, EVERY_NS, length_ns)?), note));
+        let published = Cited::us(published, us, basis);
+        rows.push(e.beside(what, published, Ours::Ns(mean(nodes, EVERY_NS, length_ns)?), note));
     }
-    for &(nodes, length_ns, published) in cases.iter().filter(|c| c.1 == 16_000) {
+    for &(nodes, length_ns, ..) in cases.iter().filter(|c| c.1 == 16_000) {
         for every_us in [200, 1000, 2000, 10_000] {
             let mean = mean(nodes, every_us * 1000, length_ns)?;
             let what =
                 format!("{}, detours of 16 µs, one each {every_us} µs", number_of(nodes.into(), "node"));
-            rows.push(e.row(what, published, Ours::Ns(mean), "how the result moves with what was chosen"));
+            rows.push(e.row(what, Ours::Ns(mean), "how the result moves with what was chosen"));
         }
     }
     Ok(rows)
@@ -227,7 +238,7 @@ fn on_node(e: &Experiment, c: &mut Context<'_>, program: &'static str, detours: 
             windows: None,
             seed: c.params.seed,
         };
-        let row = |what: &str, cell: &Cell| vec![e.row(what, "–", Ours::Ns(cell.mean_ns), &cell.command)];
+        let row = |what: &str, cell: &Cell| vec![e.row(what, Ours::Ns(cell.mean_ns), &cell.command)];
         rows.extend(on_this_node(e, c, (what, run), row));
     }
     rows

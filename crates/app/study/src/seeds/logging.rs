@@ -84,7 +84,6 @@ fn message_logging(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>
             let (nodes, work) = (format::count(nodes.into()), format::time(work_ns as f64));
             e.row(
                 format!("{nodes} nodes, neighbours {place}, {work}, {what}"),
-                "",
                 Ours::Ns(work_ns as f64 + messages_ns),
                 "simulated on `bgl`; messages of 800 bytes, which the report does not give",
             )

@@ -3,6 +3,7 @@
 //! the published values as the text gives them.
 
 mod anl;
+mod cited;
 mod colony;
 mod compute_node;
 mod hybrid_lb;
@@ -18,10 +19,11 @@ use colony_sim::words::number_of;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use self::cited::Cited;
 use crate::chart::Chart;
 use crate::node::BenchRun;
 use crate::results::{Cell, Published};
-use crate::{Node, Params, Progress, StudyError, format};
+use crate::{Node, Params, Progress, StudyError, format, table};
 
 /// A source document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -164,12 +166,27 @@ impl Experiment {
         format!("{}, {}", self.document.title(), self.place)
     }
 
-    fn row(&self, what: impl Into<String>, published: &str, ours: Ours, note: &str) -> Published {
+    /// A figure of which the document has no value.
+    fn row(&self, what: impl Into<String>, ours: Ours, note: &str) -> Published {
+        self.beside(what, None, ours, note)
+    }
+
+    /// A figure, beside the published value of the same quantity if the document has one.
+    fn beside(
+        &self,
+        what: impl Into<String>,
+        published: impl Into<Option<Cited>>,
+        ours: Ours,
+        note: &str,
+    ) -> Published {
+        let published = published.into();
         Published {
             experiment: self.name.into(),
             place: self.citation(),
             what: what.into(),
-            published: published.into(),
+            published: published.map_or(table::NOT_KNOWN, |cited| cited.text).into(),
+            published_value: published.and_then(|cited| cited.value),
+            basis: published.map(|cited| cited.basis),
             ours: ours.text(),
             value: ours.value(),
             note: note.into(),
@@ -195,7 +212,11 @@ fn on_this_node(
         Ok(cell) => rows(&what, &cell),
         Err(why) => {
             let (what, note) = (what, format!("not measured: {why}"));
-            vec![Published { ours: "–".into(), value: None, ..e.row(what, "–", Ours::Count(0), &note) }]
+            vec![Published {
+                ours: table::NOT_KNOWN.into(),
+                value: None,
+                ..e.row(what, Ours::Count(0), &note)
+            }]
         }
     }
 }

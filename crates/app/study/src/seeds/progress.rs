@@ -38,21 +38,16 @@ fn bsp(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError
         Node::new(vec![daemon.phase(phase)], Preempt)
     };
     let mut rows = Vec::new();
-    for (name, node, published) in [
-        ("CNK", Node::quiet(), "on top of each other"),
-        ("Linux, no daemon", Node::new(Vec::new(), Preempt), "on top of each other"),
-        ("Linux, daemons in phase", daemon(Phase::Aligned), "on top of each other"),
-        ("Linux, daemons out of phase", daemon(Phase::Random), "significant performance degradation"),
+    for (name, node) in [
+        ("CNK", Node::quiet()),
+        ("Linux, no daemon", Node::new(Vec::new(), Preempt)),
+        ("Linux, daemons in phase", daemon(Phase::Aligned)),
+        ("Linux, daemons out of phase", daemon(Phase::Random)),
     ] {
         for o in project::outcomes(c.params, &program, &machine, &node, &NODES)? {
             let total = o.totals_ns.iter().sum::<u64>() as f64 / o.totals_ns.len().max(1) as f64;
             let what = format!("{name}, {}: 10,000 iterations", number_of(o.nodes.into(), "node"));
-            rows.push(e.row(
-                what,
-                published,
-                Ours::Ns(total),
-                "simulated; the barrier of Blue Gene/L's hardware",
-            ));
+            rows.push(e.row(what, Ours::Ns(total), "simulated; the barrier of Blue Gene/L's hardware"));
         }
     }
     Ok(rows)

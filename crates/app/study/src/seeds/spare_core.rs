@@ -8,8 +8,8 @@ use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::Preempt;
 
 use super::virtual_node::rate;
-use super::{Context, Document, Experiment, Method, Ours};
-use crate::results::Published;
+use super::{Cited, Context, Document, Experiment, Method, Ours};
+use crate::results::{Basis, Published};
 use crate::spare_node::{Case, SpareRuns};
 use crate::{StudyError, format, project};
 
@@ -49,26 +49,16 @@ fn measured(e: &Experiment, runs: &SpareRuns) -> Vec<Published> {
     let Some(nothing) = runs.cases.first() else { return Vec::new() };
     let mut rows = Vec::new();
     for case in &runs.cases {
-        let (name, published) = (&case.name, "–");
-        rows.push(e.row(
-            format!("{name}: stolen from the job's CPUs"),
-            published,
-            Ours::Share(case.stolen()),
-            &note,
-        ));
+        let name = &case.name;
+        rows.push(e.row(format!("{name}: stolen from the job's CPUs"), Ours::Share(case.stolen()), &note));
         if case.report.backend != colony_client::Backend::None {
             let share = Ours::Share(case.stolen_in_favored());
-            rows.push(e.row(format!("{name}: stolen in favored windows"), published, share, &note));
+            rows.push(e.row(format!("{name}: stolen in favored windows"), share, &note));
         }
     }
     for case in runs.cases.iter().skip(1).filter(|case| case.report.spare.is_some()) {
         let less = nothing.stolen() / case.stolen().max(f64::MIN_POSITIVE);
-        rows.push(e.row(
-            format!("{}: less stolen than with nothing", case.name),
-            "–",
-            Ours::Times(less),
-            &note,
-        ));
+        rows.push(e.row(format!("{}: less stolen than with nothing", case.name), Ours::Times(less), &note));
     }
     rows
 }
@@ -97,7 +87,10 @@ fn projected(e: &Experiment, c: &Context<'_>, runs: &SpareRuns) -> Result<Vec<Pu
             format::time(everywhere),
             format::time(left)
         );
-        rows.push(e.row(what, "two orders of magnitude", Ours::Times(everywhere / left), SIMULATED));
+        let published = Cited::value("two orders of magnitude", 100.0, Basis::Predicted);
+        // the document's machine has this many nodes
+        let published = (nodes == 18_688).then_some(published);
+        rows.push(e.beside(what, published, Ours::Times(everywhere / left), SIMULATED));
     }
     Ok(rows)
 }

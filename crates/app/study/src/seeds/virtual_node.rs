@@ -50,7 +50,6 @@ fn run(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError
     );
     let mut rows = vec![e.row(
         "without noise, in the kernel: CPU time more than unmodified",
-        "very low",
         Ours::Share(overhead(&runs)),
         &measured,
     )];
@@ -83,24 +82,19 @@ fn rows_of(
     let stolen = favored.stolen_ns as f64 / favored.observed_ns.max(1) as f64;
     let longer = report.wall_ns as f64 / runs.quiet.wall_ns as f64;
     let mut rows = vec![
-        e.row(format!("{name}: stolen in favored windows"), "–", Ours::Share(stolen), measured),
-        e.row(
-            format!("{name}: run on the node, over the one without noise"),
-            "–",
-            Ours::Times(longer),
-            measured,
-        ),
+        e.row(format!("{name}: stolen in favored windows"), Ours::Share(stolen), measured),
+        e.row(format!("{name}: run on the node, over the one without noise"), Ours::Times(longer), measured),
     ];
     if let Some(lateness) = lateness(report) {
         let latest = Ours::Ns(lateness.max_ns as f64);
-        rows.push(e.row(format!("{name}: latest edge"), "–", latest, measured));
+        rows.push(e.row(format!("{name}: latest edge"), latest, measured));
     }
     let program =
         Program::new("steps", STEPS, vec![Step::compute(STEP_NS), Step::collective(Operation::Allreduce, 8)]);
     let machine = project::blue_gene(1)?;
     for o in project::outcomes(params, &program, &machine, &node(runs, report), &NODES)? {
         let nodes = format::counted(o.nodes.into(), "node");
-        rows.push(e.row(format!("{name}, {nodes}: slowdown"), "–", Ours::Times(o.slowdown), SIMULATED));
+        rows.push(e.row(format!("{name}, {nodes}: slowdown"), Ours::Times(o.slowdown), SIMULATED));
     }
     Ok(rows)
 }

@@ -9,6 +9,7 @@ use colony_study::{Params, seeds};
 
 use crate::fake::Fake;
 
+mod fidelity;
 mod figures;
 
 /// Rows of an experiment, which is run once for all tests.

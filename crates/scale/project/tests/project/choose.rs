@@ -170,27 +170,36 @@ fn a_budget_that_is_over_leaves_node_counts_out() {
     assert!(found.stopped && found.scales.is_empty() && found.turns().is_empty());
 }
 
-/// The truth is the mean of many runs with random numbers of their own.
+/// The truth is the mean of many runs with random numbers of their own. `COLONY_SEEDS=200` asks more of them.
 #[test]
 fn intervals_cover_the_mean_of_many_seeds_on_few_nodes_and_on_many() {
-    const SEEDS: u64 = 40;
+    let seeds: u64 = std::env::var("COLONY_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     let daemon = source("thread:daemon", Class::Task, 4, (50 * MS, 700_000));
     let ticks = apart("irq:local_timer", Class::Local, 4, (4 * MS, 20_000), MS / 3);
     let mut asked = Question { favored: Vec::new(), ..question(vec![daemon, ticks], 4, &[4, 4096]) };
-    let found: Vec<Answer> = (0..SEEDS)
+    asked.scenario.repetitions = 16;
+    let found: Vec<Answer> = (0..seeds)
         .map(|seed| {
             asked.scenario.seed = seed;
             answer(&asked)
         })
         .collect();
+    let mut low = Vec::new();
     for (scale, nodes) in asked.scenario.nodes.iter().enumerate() {
         for choice in 0..2 {
             let of = |a: &Answer| a.scales[scale].throughput[choice].expect("possible");
-            let mean = found.iter().map(|a| of(a).share).sum::<f64>() / SEEDS as f64;
+            let mean = found.iter().map(|a| of(a).share).sum::<f64>() / seeds as f64;
             let covers =
                 |a: &&Answer| of(a).simulation_ci95.is_some_and(|half| (of(a).share - mean).abs() <= half);
             let covered = found.iter().filter(covers).count() as u64;
-            assert!(covered * 100 >= SEEDS * 90, "{nodes} nodes, choice {choice}: {covered} of {SEEDS}");
+            let mut halves: Vec<f64> = found.iter().filter_map(|a| of(a).simulation_ci95).collect();
+            halves.sort_by(f64::total_cmp);
+            let half = halves.get(halves.len() / 2);
+            println!("{nodes} nodes, choice {choice}: {covered} of {seeds} cover, half {half:?} of {mean}");
+            if covered * 100 < seeds * 90 {
+                low.push(format!("{nodes} nodes, choice {choice}: {covered} of {seeds}"));
+            }
         }
     }
+    assert!(low.is_empty(), "{low:?}");
 }

@@ -93,8 +93,8 @@ impl Parts {
     /// [`SpecError`] if the simulation refuses the noise.
     pub fn without(&mut self, leave_out: &[String]) -> Result<Part, SpecError> {
         let node = node(&self.measured, leave_out)?;
-        let few_ranks = self.plan.runs > 1;
-        let runs = self.runs(&node, 0..if few_ranks { self.most_runs() } else { self.plan.runs })?;
+        let runs = if self.plan.is_of_few_ranks() { self.most_runs() } else { self.plan.runs };
+        let runs = self.runs(&node, 0..runs)?;
         let taken = self.bootstrap.taken(&node, |name| !leave_out.iter().any(|gone| gone == name));
         self.found.push(Found { node, runs, taken });
         Ok(Part(self.found.len() - 1))

@@ -30,16 +30,20 @@ const ROUND_COST: f64 = 0.8e9;
 /// Cost of a pass over a rank, and of its noise in an iteration, nanoseconds of a core, about.
 const PASS_COST: f64 = 3.0;
 const NOISE_COST: f64 = 180.0;
-/// Runs of a round on few ranks.
-const RUNS: u32 = 4;
+/// Runs of a round on few ranks: more of them, each shorter, show better how far the places of the trace differ.
+const RUNS: u32 = 8;
+/// Runs of a round on many ranks, and of iterations that the question counts. Iterations of one run that are a period of
+/// the noise apart meet the same detours, so only runs whose nodes begin elsewhere tell how sure the mean is.
+const MANY_RUNS: u32 = 4;
 /// Ranks that are many: in each iteration some of them meet what is rare. (Fewer in tests, which are to be quick.)
 const MANY: u32 = if cfg!(test) { 1 << 11 } else { 1 << 14 };
 /// Most rounds on many ranks.
 const MANY_ROUNDS: u32 = 4;
 /// Iterations that a job on many ranks needs to find its rhythm.
 const SETTLING: u64 = 2;
-/// Fewest and most iterations that are measured of a run on many ranks.
-const MEASURED: std::ops::RangeInclusive<f64> = 4.0..=48.0;
+/// Fewest iterations that are measured of a run on many ranks, and the most of a round.
+const FEWEST_MEASURED: f64 = 4.0;
+const MOST_MEASURED: f64 = 48.0;
 /// Most iterations of a shortened run on many ranks.
 const SHORT: u64 = 16;
 /// Iterations that are gone through to know how long they are.
@@ -115,28 +119,38 @@ impl Sampled {
     /// Runs of a round, and most rounds.
     pub(super) fn rounds(&self) -> Result<(u32, u32), SimError> {
         let most = self.simulation.repetitions.max(1);
-        if self.iterations.is_some() || self.layout()?.ranks() < MANY {
+        if self.iterations.is_some() {
+            return Ok((MANY_RUNS.min(most), most.div_ceil(MANY_RUNS)));
+        }
+        if self.layout()?.ranks() < MANY {
             return Ok((RUNS.min(most), most.div_ceil(RUNS)));
         }
-        let affordable = ROUND_COST / (self.cost()? * (self.measured()? + SETTLING) as f64);
-        Ok((1, (affordable as u32 + 1).min(MANY_ROUNDS).min(most)))
+        let (runs, measured) = self.measured(most)?;
+        let each = self.cost()? * (measured + SETTLING) as f64;
+        let affordable = ROUND_COST / (each * f64::from(runs));
+        Ok((runs, (affordable as u32 + 1).min(MANY_ROUNDS).min(most.div_ceil(runs))))
     }
 
-    /// Iterations that are measured of a run on many ranks.
-    fn measured(&self) -> Result<u64, SimError> {
-        let affordable = MANY_COST / self.cost()? - SETTLING as f64;
-        Ok(affordable.clamp(*MEASURED.start(), *MEASURED.end()) as u64)
+    /// Runs of a round on many ranks, `most` at most, and the iterations that are measured of each.
+    fn measured(&self, most: u32) -> Result<(u32, u64), SimError> {
+        let iterations = MANY_COST / self.cost()?;
+        let runs = f64::from(MANY_RUNS.min(most));
+        let of_each = |runs: f64| (iterations / runs - SETTLING as f64).min(MOST_MEASURED / runs);
+        let (runs, each) =
+            if of_each(runs) < FEWEST_MEASURED { (1.0, of_each(1.0)) } else { (runs, of_each(runs)) };
+        Ok((runs as u32, each.max(FEWEST_MEASURED) as u64))
     }
 
     /// The plan of every case, `everything` among them.
     pub(super) fn plan(&self, everything: &Node) -> Result<Plan, SimError> {
         let (runs, rounds) = self.rounds()?;
+        let most = self.simulation.repetitions.max(1);
         if let Some(count) = self.iterations {
             return Ok(Plan { runs, rounds, part: Part::Iterations { from: SETTLING, count } });
         }
         let cost = self.cost()?;
         if self.layout()?.ranks() >= MANY {
-            let part = Part::Iterations { from: SETTLING, count: self.measured()? };
+            let part = Part::Iterations { from: SETTLING, count: self.measured(most)?.1 };
             return Ok(Plan { runs, rounds, part });
         }
         let mut first = self.under(everything, self.begin_ns, FIRST);
@@ -162,7 +176,7 @@ impl Sampled {
         let of_whole = affordable(2.0 * period_ns as f64)?;
         let whole = of_whole >= FEWEST_WINDOWED || self.iterations.is_some() || 2 * around_ns > favored_ns;
         let around =
-            (period_ns - favored_ns + 2 * around_ns) as f64 + self.measured()? as f64 * self.quiet_ns;
+            (period_ns - favored_ns + 2 * around_ns) as f64 + self.measured(1)?.1 as f64 * self.quiet_ns;
         let runs = match if whole { of_whole } else { affordable(around)? } {
             // an interval needs some runs, and may cost more for them
             runs if runs > 0.5 => runs.max(FEWEST_WINDOWED),
@@ -220,8 +234,11 @@ impl Sampled {
                 .iterations_between(before_ns, before_ns + period_ns));
         };
         // favored windows are alike from their beginning to their end: what they are like is seen without threads
-        let favored =
-            Plan { runs: 1, rounds: 1, part: Part::Iterations { from: SETTLING, count: self.measured()? } };
+        let favored = Plan {
+            runs: 1,
+            rounds: 1,
+            part: Part::Iterations { from: SETTLING, count: self.measured(1)?.1 },
+        };
         let each = self.run(&favored, favored_node, number)?;
         let favored_ns_each = each.iter().sum::<f64>() / each.len().max(1) as f64;
         let before_ns = around_ns + late_ns;
@@ -240,6 +257,11 @@ impl Sampled {
 }
 
 impl Plan {
+    /// Returns `true` if runs are followed for a time, as those of few ranks are.
+    pub(super) const fn is_of_few_ranks(&self) -> bool {
+        matches!(self.part, Part::Time { .. })
+    }
+
     /// The plan of a run that needs not be as precise: on many ranks, of fewer iterations.
     pub(super) fn shortened(&self) -> Self {
         let part = match self.part {
@@ -307,7 +329,7 @@ fn linear(span_ns: f64, iterations: &[f64]) -> Vec<f64> {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Estimate {
     runs: Vec<Vec<f64>>,
-    /// True if the values of a run follow one another in time.
+    /// True if the values of a run follow one another in time. Then all runs have as many.
     in_order: bool,
 }
 
@@ -315,9 +337,18 @@ impl Estimate {
     /// Variance of the mean, as far as the values tell.
     pub(super) fn variance(&self) -> Option<f64> {
         let several = self.runs.concat().len() > 1;
-        several.then(|| {
-            if self.in_order { in_order(&self.runs).variance } else { variance(&self.runs.concat()) }
+        several.then(|| match self.means() {
+            Some(means) => variance(&means) / means.len() as f64,
+            None if self.in_order => in_order(&self.runs).variance,
+            None => variance(&self.runs.concat()),
         })
+    }
+
+    /// The mean of each run, if there are enough runs of iterations to know the mean's error by.
+    fn means(&self) -> Option<Vec<f64>> {
+        let mean = |run: &Vec<f64>| run.iter().sum::<f64>() / run.len().max(1) as f64;
+        let enough = self.in_order && self.runs.len() >= MANY_RUNS as usize;
+        enough.then(|| self.runs.iter().map(mean).collect())
     }
 
     /// Variance of the values: of one run's, if each run has one.
@@ -327,8 +358,11 @@ impl Estimate {
 
     /// The mean, and how sure it is.
     pub(super) fn time(&self) -> Time {
-        let (ns, ci95_ns) =
-            if self.in_order { mean_ci95_in_order(&self.runs) } else { mean_ci95(&self.runs.concat()) };
+        let (ns, ci95_ns) = match self.means() {
+            Some(means) => mean_ci95(&means),
+            None if self.in_order => mean_ci95_in_order(&self.runs),
+            None => mean_ci95(&self.runs.concat()),
+        };
         Time::simulated(ns, ci95_ns)
     }
 

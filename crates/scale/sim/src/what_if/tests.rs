@@ -144,7 +144,8 @@ fn nodes_of_fewer_ranks_than_cpus_have_the_noise_of_all_cpus_between_them() {
 /// Time with all noise, and what each source costs, on `nodes` nodes.
 fn figures(nodes: u32, seed: u64, iterations: Option<u64>) -> Vec<Option<Time>> {
     let mut question = irregular();
-    (question.scenario.nodes, question.scenario.seed, question.scenario.repetitions) = (vec![nodes], seed, 8);
+    (question.scenario.nodes, question.scenario.seed, question.scenario.repetitions) =
+        (vec![nodes], seed, 32);
     question.iterations_given = iterations.is_some();
     question.scenario.program.iterations = iterations.unwrap_or(1);
     let answer = question.answer(|_| (), |_| ()).expect("makes sense");
@@ -157,7 +158,7 @@ fn figures(nodes: u32, seed: u64, iterations: Option<u64>) -> Vec<Option<Time>> 
 #[test]
 fn intervals_cover_the_results_of_long_runs_on_few_nodes_and_on_many() {
     let seeds = seeds(20);
-    for (nodes, iterations) in [(64, 20_000), (2048, 400)] {
+    for (nodes, iterations) in [(64, 20_000), (2048, 1000)] {
         let truth = figures(nodes, 1_000_000, Some(iterations));
         let (mut covered, mut all) = (0, 0);
         for seed in 0..seeds {

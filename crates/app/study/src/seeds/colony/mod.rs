@@ -9,10 +9,10 @@ use colony_sim::source::{Noise, Phase};
 use colony_time::{DutyCycle, Windows, cycles};
 
 use self::model::Chosen;
-use super::{Context, Document, Experiment, Method, Ours, on_this_node};
+use super::{Cited, Context, Document, Experiment, Method, Ours, on_this_node};
 use crate::node::{BenchRun, Injection};
 use crate::project;
-use crate::results::{Published, SchedulerKind};
+use crate::results::{Basis, Published, SchedulerKind};
 use crate::{StudyError, format};
 
 pub(super) const EXPERIMENTS: &[Experiment] = &[
@@ -126,7 +126,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         ],
         method: Method::Both,
         run: |e, c| {
-            let mut rows = gains(e, c, 2.0, "about a 10% improvement (1.1×)")?;
+            let mut rows =
+                gains(e, c, 2.0, Cited::value("about a 10% improvement (1.1×)", 1.1, Basis::Fitted))?;
             rows.extend(on_node(e, c, "allreduce", &[2.0])?);
             Ok(rows)
         },
@@ -142,7 +143,8 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         ],
         method: Method::Both,
         run: |e, c| {
-            let mut rows = gains(e, c, 2.0, "just over 12% better (1.12×)")?;
+            let mut rows =
+                gains(e, c, 2.0, Cited::value("just over 12% better (1.12×)", 1.12, Basis::Fitted))?;
             rows.extend(on_node(e, c, "glob", &[2.0])?);
             Ok(rows)
         },
@@ -203,22 +205,32 @@ const SIMULATED: &str = "simulated: 500,000 operations from the boot on; daemons
 fn noise_level(e: &Experiment, _: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     let load = project::daemon(2.0).load();
     let what = "10,000 µs of calculation on average, 500,000 µs of sleep";
-    Ok(vec![e.row(what, "2%", Ours::Share(load / (1.0 - load)), "stolen time over the rest")])
+    Ok(vec![e.beside(
+        what,
+        Cited::value("2%", 0.02, Basis::Arithmetic),
+        Ours::Share(load / (1.0 - load)),
+        "stolen time over the rest",
+    )])
 }
 
 fn notation(e: &Experiment, _: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     let duty = |c: u32| f64::from(c) / f64::from(u32::MAX);
     Ok(vec![
-        e.row(
+        e.beside(
             "period 0xffffffff",
-            "approximately 6 seconds",
+            Cited::s("approximately 6 seconds", 6.0, Basis::Arithmetic),
             Ours::Ns(cycles::MAX_NS as f64),
             "cycles at 700 MHz",
         ),
-        e.row("duty cycle 0x7fffffff", "50%", Ours::Share(duty(0x7fff_ffff)), "of 0xffffffff"),
-        e.row(
+        e.beside(
+            "duty cycle 0x7fffffff",
+            Cited::value("50%", 0.5, Basis::Arithmetic),
+            Ours::Share(duty(0x7fff_ffff)),
+            "of 0xffffffff",
+        ),
+        e.beside(
             "regular window at 0xf4000000",
-            "0x0bfffff cycles, a few scheduler ticks",
+            Cited::value("0x0bfffff cycles", cycles::to_ns(0x0bff_ffff) as f64, Basis::Arithmetic),
             Ours::Ns(cycles::MAX_NS as f64 - cycles::to_ns(0xf400_0000) as f64),
             "the text's 0x0bfffff is 0x0bffffff",
         ),
@@ -226,12 +238,13 @@ fn notation(e: &Experiment, _: &mut Context<'_>) -> Result<Vec<Published>, Study
 }
 
 fn duty_cycle(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
-    const STEPS: [(u32, &str); 5] = [
-        (0x000f_4000, "–"),
-        (0x00f4_0000, "3.33% on average"),
-        (0x0f40_0000, "3.33% on average"),
-        (0xf400_0000, "3.33% on average"),
-        (0xfc00_0000, "less than 0.26 %"),
+    // the mean of the first three gains is published, and a limit of the last
+    const STEPS: [(u32, Option<Cited>); 5] = [
+        (0x000f_4000, None),
+        (0x00f4_0000, None),
+        (0x0f40_0000, None),
+        (0xf400_0000, None),
+        (0xfc00_0000, Some(Cited::limit("less than 0.26 %", Basis::Predicted))),
     ];
     let chosen = Chosen::default();
     let mut totals = Vec::new();
@@ -243,15 +256,17 @@ fn duty_cycle(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Stu
     for (i, (duty, published)) in STEPS.into_iter().enumerate() {
         let what = format!("duty cycle {duty:#010x}, 2 % noise");
         rows.push(match i.checked_sub(1) {
-            None => e.row(format!("{what}: run"), published, Ours::Ns(totals[i]), SIMULATED),
+            None => e.row(format!("{what}: run"), Ours::Ns(totals[i]), SIMULATED),
             Some(before) => {
                 let gain = totals[before] / totals[i] - 1.0;
-                e.row(format!("{what}: gain over the one before"), published, Ours::Share(gain), SIMULATED)
+                e.beside(format!("{what}: gain over the one before"), published, Ours::Share(gain), SIMULATED)
             }
         });
     }
     let mean = ((totals[0] / totals[3]).ln() / 3.0).exp_m1();
-    rows.push(e.row("mean gain of the three steps to 0xf4000000", "3.33%", Ours::Share(mean), SIMULATED));
+    let published = Cited::value("3.33%", 0.0333, Basis::Predicted);
+    let what = "mean gain of the three steps to 0xf4000000";
+    rows.push(e.beside(what, published, Ours::Share(mean), SIMULATED));
     for share in [0.05, 0.5, 0.95] {
         let windows = Windows::new(c.params.period_ns, DutyCycle::Ppm((share * 1e6) as u32), 0)
             .map_err(|e| StudyError::Params(e.to_string()))?;
@@ -262,12 +277,12 @@ fn duty_cycle(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Stu
 
 fn terms(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     const TERMS: [u64; 6] = [500_000, 1_000_000, 2_000_000, 4_000_000, 5_900_000, 10_000_000];
-    let published = |n| if n == 5_900_000 { "approximately 21%" } else { "0 to 35%" };
+    let published = |n| (n == 5_900_000).then_some(Cited::value("approximately 21%", 0.21, Basis::PutIn));
     // calculations are uniform up to the bound: noise is proportional to it
     let described = |n: u64| {
         let share = 0.21 * n as f64 / 5.9e6;
         let what = format!("maxTermsPerCalc {}, 700 MHz", format::count(n));
-        e.row(
+        e.beside(
             what,
             published(n),
             Ours::Share(share),
@@ -279,7 +294,7 @@ fn terms(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyErr
     let levels = c.progress.during("calibrating the noise daemon", 5.0, || node.leibniz_levels(&TERMS))?;
     rows.extend(TERMS.iter().zip(levels).map(|(&n, share)| {
         let what = format!("maxTermsPerCalc {}, this node", format::count(n));
-        e.row(what, published(n), Ours::Share(share), "on this node's CPU; theirs ran at 700 MHz")
+        e.row(what, Ours::Share(share), "on this node's CPU; theirs ran at 700 MHz")
     }));
     Ok(rows)
 }
@@ -298,15 +313,11 @@ fn scaled(
         (SchedulerKind::Unmodified, chosen.unmodified(percent)),
         (SchedulerKind::Coordinated, chosen.coordinated(percent, windows)),
     ] {
-        let published = match (kind, percent) {
-            (SchedulerKind::Unmodified, p) if p > 0.0 => "slower with more nodes",
-            _ => "almost identical",
-        };
         for &n in nodes {
             let total = model::total(c.params, &chosen, &node, n)?;
             let what =
                 format!("{percent} % noise, {}, {}: run", kind.name(), format::counted(n.into(), "node"));
-            rows.push(e.row(what, published, Ours::Ns(total.ns), SIMULATED));
+            rows.push(e.row(what, Ours::Ns(total.ns), SIMULATED));
         }
     }
     Ok(rows)
@@ -317,7 +328,7 @@ fn gains(
     e: &Experiment,
     c: &Context<'_>,
     percent: f64,
-    published: &str,
+    published: Cited,
 ) -> Result<Vec<Published>, StudyError> {
     const MS: u64 = 1_000_000;
     let usual = Chosen::default();
@@ -338,8 +349,10 @@ fn gains(
         let coordinated = model::total(c.params, &chosen, &node, 8192)?;
         let ratio = unmodified.ns / coordinated.ns;
         let what = format!("{percent} % noise, 8192 nodes: unmodified over coordinated{what}");
-        let note = if chosen.is_usual() { SIMULATED } else { "how the result moves with what was chosen" };
-        rows.push(e.row(what, published, Ours::Times(ratio), note));
+        rows.push(match chosen.is_usual() {
+            true => e.beside(what, published, Ours::Times(ratio), SIMULATED),
+            false => e.row(what, Ours::Times(ratio), "how the result moves with what was chosen"),
+        });
     }
     Ok(rows)
 }
@@ -350,19 +363,39 @@ fn moderate(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Study
     let node = chosen.coordinated(21.0, report_windows(0xf400_0000)?);
     let coordinated = model::total(c.params, &chosen, &node, 8192)?;
     let mut rows = vec![
-        e.row("21 % noise, 8192 nodes, unmodified: run", "3175.7 seconds", Ours::Ns(unmodified.ns), SIMULATED),
-        e.row(
+        e.beside(
+            "21 % noise, 8192 nodes, unmodified: run",
+            Cited::s("3175.7 seconds", 3175.7, Basis::Predicted),
+            Ours::Ns(unmodified.ns),
+            SIMULATED,
+        ),
+        e.beside(
             "21 % noise, 8192 nodes, coordinated: run",
-            "1.73 seconds",
+            Cited::s("1.73 seconds", 1.73, Basis::PutIn),
             Ours::Ns(coordinated.ns),
             "simulated; the time of an operation without noise is this very figure over 500,000: what is shown is \
              that coordination adds no more",
         ),
-        e.row("shortest operation", "about 4 microseconds", Ours::Ns(unmodified.min_ns as f64), SIMULATED),
-        e.row("longest operation", "over 9900 microseconds", Ours::Ns(unmodified.max_ns as f64), SIMULATED),
+        e.beside(
+            "shortest operation",
+            Cited::us("about 4 microseconds", 4.0, Basis::PutIn),
+            Ours::Ns(unmodified.min_ns as f64),
+            "simulated; without noise an operation takes 1.73 s over 500,000, which is put in",
+        ),
+        e.beside(
+            "longest operation",
+            Cited::limit("over 9900 microseconds", Basis::Fitted),
+            Ours::Ns(unmodified.max_ns as f64),
+            SIMULATED,
+        ),
     ];
     rows.push(anywhere(e, c, 21.0)?);
-    rows.extend(gains(e, c, 21.0, "3175.7 seconds to 1.73 seconds (1836×)")?);
+    rows.extend(gains(
+        e,
+        c,
+        21.0,
+        Cited::value("3175.7 to 1.73 seconds (1836×)", 3175.7 / 1.73, Basis::Predicted),
+    )?);
     rows.extend(on_node(e, c, "allreduce", &[21.0])?);
     Ok(rows)
 }
@@ -380,7 +413,6 @@ fn anywhere(e: &Experiment, c: &Context<'_>, percent: f64) -> Result<Published, 
     }
     Ok(e.row(
         "the same, mean of runs begun at ten instants of a period",
-        "1.73 seconds",
         Ours::Ns(sum / BEGINS as f64),
         "simulated; a run that meets a regular window loses its daemons' longest calculation",
     ))
@@ -393,18 +425,23 @@ fn beyond(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyEr
     for percent in [2.0, 5.0, 10.0, 15.0, 21.0, 25.0, 30.0, 35.0] {
         let unmodified = model::total(c.params, &chosen, &chosen.unmodified(percent), 8192)?;
         let what = format!("{percent} % noise, 8192 nodes, unmodified: run");
-        rows.push(e.row(what, "rapidly increasing run times", Ours::Ns(unmodified.ns), SIMULATED));
+        rows.push(e.row(what, Ours::Ns(unmodified.ns), SIMULATED));
     }
+    let window_ns = report_windows(0xf400_0000)?.regular_ns() as f64;
+    let longest_ns = |noise: f64| 2.0 * noise * project::DAEMON_SLEEP_NS as f64;
     for percent in [21.0, 25.0, 28.0, 30.0, 35.0] {
-        let longest_ns = 2.0 * percent / 100.0 * project::DAEMON_SLEEP_NS as f64;
-        let window_ns = report_windows(0xf400_0000)?.regular_ns() as f64;
         rows.push(e.row(
             format!("{percent} % noise: longest calculation over the regular window"),
-            "all their work within this window below approximately 21%",
-            Ours::Share(longest_ns / window_ns),
+            Ours::Share(longest_ns(percent / 100.0) / window_ns),
             "arithmetic; above 100 % a calculation does not end in its window",
         ));
     }
+    rows.push(e.beside(
+        "noise up to which the longest calculation ends in the regular window",
+        Cited::value("approximately 21%", 0.21, Basis::Predicted),
+        Ours::Share(window_ns / longest_ns(1.0)),
+        "arithmetic; a calculation takes up to twice its mean, which is the noise times 500 ms",
+    ));
     Ok(rows)
 }
 
@@ -413,17 +450,17 @@ fn kernels(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyE
     let chosen = Chosen::default();
     let windows = report_windows(0xf400_0000)?;
     let mut rows = Vec::new();
-    for (name, node, published) in [
-        ("CNK", Node::quiet(), "the best scaling performance in most cases"),
-        ("Linux, 21 % noise", chosen.unmodified(21.0), "tremendous variability"),
-        ("coordinated, 21 % noise", chosen.coordinated(21.0, windows), "almost identical to no noise"),
+    for (name, node) in [
+        ("CNK", Node::quiet()),
+        ("Linux, 21 % noise", chosen.unmodified(21.0)),
+        ("coordinated, 21 % noise", chosen.coordinated(21.0, windows)),
     ] {
         for nodes in NODES {
             let total = model::total(c.params, &chosen, &node, nodes)?;
             let what = format!("{name}, {}: run", format::counted(nodes.into(), "node"));
             let note =
                 "simulated, one network for all kernels: what their message software costs is not in it";
-            rows.push(e.row(what, published, Ours::Ns(total.ns), note));
+            rows.push(e.row(what, Ours::Ns(total.ns), note));
         }
     }
     Ok(rows)
@@ -438,7 +475,7 @@ fn overhead(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Study
     let unmodified = model::total(c.params, &chosen, &chosen.unmodified(0.0), 16_384)?;
     let what = "no noise, 16,384 nodes: coordinated over unmodified";
     let note = "simulated: nothing is held back, and what switching costs is not simulated; measured below";
-    let mut rows = vec![e.row(what, "very low", Ours::Times(coordinated.ns / unmodified.ns), note)];
+    let mut rows = vec![e.row(what, Ours::Times(coordinated.ns / unmodified.ns), note)];
     rows.extend(on_node(e, c, "allreduce", &[0.0])?);
     Ok(rows)
 }
@@ -480,8 +517,8 @@ fn bench(
     let what = format!("{program} on this node, {percent} % noise, {how}");
     on_this_node(e, c, (what, run), |what, cell| {
         vec![
-            e.row(format!("{what}: mean"), "–", Ours::Ns(cell.mean_ns), &cell.command),
-            e.row(format!("{what}: longest"), "–", Ours::Ns(cell.max_ns as f64), &cell.command),
+            e.row(format!("{what}: mean"), Ours::Ns(cell.mean_ns), &cell.command),
+            e.row(format!("{what}: longest"), Ours::Ns(cell.max_ns as f64), &cell.command),
         ]
     })
 }

@@ -55,7 +55,6 @@ struct Application {
     title: &'static str,
     caption: &'static str,
     place: &'static str,
-    said: &'static str,
     /// Time steps of an iteration.
     steps: u64,
     program: fn(nodes: u32, iterations: u64) -> Program,
@@ -70,7 +69,6 @@ const APPLICATIONS: [Application; 2] = [
         caption: "The same work on each node: six sweeps of 20 ms, each after an exchange with six neighbours, and an \
                   allreduce; every fourth step the mesh is refined. A level line is ideal.",
         place: "section 4.4 and Fig. 6",
-        said: "stays constant on Blue Gene/L",
         steps: 4,
         program: |_, iterations| {
             Program::flash(Step::Compute { ns: 20_000_000, imbalance: 0.01 }, 16_384, iterations)
@@ -84,7 +82,6 @@ const APPLICATIONS: [Application; 2] = [
         caption: "The same cube of 2048³ cells for all nodes: 1 µs a cell and step, four transposes within rows and columns \
                   of ranks, two allreduces. Twice the speed-up on twice the nodes is ideal.",
         place: "section 4.4 and Fig. 7",
-        said: "almost linear from 8192 to 65,536",
         steps: 1,
         program: |nodes, iterations| Program::miranda(nodes, 2048, 1000, iterations),
     },
@@ -147,7 +144,6 @@ impl Application {
         let count = |at: usize| format::count(nodes[at].into());
         let ideal_ns = steps_ns.first().map_or(f64::NAN, |cnk| cnk.values[first]);
         let row = |line: &Line| {
-            let said = if line.name == "CNK" { self.said } else { "–" };
             let (what, ours) = match self.scaling {
                 Scaling::Weak => (
                     format!("step on {} nodes over CNK's on {}", count(last), count(first)),
@@ -158,8 +154,7 @@ impl Application {
                     line.values[from] / line.values[last],
                 ),
             };
-            let mut row =
-                e.row(format!("{}-like, {}: {what}", self.id, line.name), said, Ours::Times(ours), &note);
+            let mut row = e.row(format!("{}-like, {}: {what}", self.id, line.name), Ours::Times(ours), &note);
             row.place = format!("{}, {}", Document::BlueGene2006.title(), self.place);
             row
         };
