@@ -87,7 +87,8 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     let mut all = vm.accel.options(None);
     let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-    add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string(), "-smp", &vm.cpus.to_string()]);
+    add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string()]);
+    add(&["-smp", &format!("{},sockets={}", vm.cpus, vm.sockets)]);
     if matches!(vm.accel, Accel::Counted { .. }) {
         // always the same date
         add(&["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);

@@ -34,6 +34,7 @@ pub struct Vm {
     image: Arc<Image>,
     name: String,
     cpus: u32,
+    sockets: u32,
     memory_mib: Option<u32>,
     accel: Accel,
     append: String,
@@ -124,6 +125,7 @@ impl Vm {
             image: Arc::new(image.clone()),
             name: String::new(),
             cpus: 1,
+            sockets: 1,
             memory_mib: None,
             accel: Accel::Emulated,
             append: String::new(),
@@ -151,6 +153,13 @@ impl Vm {
     #[must_use]
     pub const fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
+        self
+    }
+
+    /// Divides the CPUs among this many sockets, 1 by default. [`Self::start`] refuses a number that does not divide the number of CPUs.
+    #[must_use]
+    pub const fn sockets(mut self, sockets: u32) -> Self {
+        self.sockets = sockets;
         self
     }
 
@@ -386,6 +395,12 @@ impl Vm {
         self.accel.check(self.cpus)?;
         if self.cards.len() > MOST_CARDS {
             return Err(VmError::Wrong(format!("{} cards: give {MOST_CARDS} at most", self.cards.len())));
+        }
+        if self.sockets == 0 || !self.cpus.is_multiple_of(self.sockets) {
+            return Err(VmError::Wrong(format!(
+                "{} CPUs on {} sockets: give each socket as many CPUs as the others",
+                self.cpus, self.sockets
+            )));
         }
         if self.cpus == 0 || self.cpus > 255 {
             return Err(VmError::Wrong(format!("{} CPUs: give 1 to 255", self.cpus)));
