@@ -202,12 +202,11 @@ impl Reservation {
     #[must_use]
     pub fn end(mut self) -> SpareReport {
         let mut report = std::mem::take(&mut self.report);
-        match self
-            .interrupts
-            .as_ref()
-            .map_err(ToString::to_string)
-            .and_then(|compared| compared.arrivals().map_err(|e| e.to_string()))
-        {
+        let arrivals = match &self.interrupts {
+            Ok(comparison) => comparison.arrivals().map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        };
+        match arrivals {
             Ok(arrivals) => report.interrupts = arrivals,
             Err(reason) => report
                 .fallbacks
