@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When the kernel takes a CPU from a job for an ordinary task that wakes up: the preemption model.
+//! When the kernel takes a CPU from a job for an ordinary task that wakes up: the preemption model. The scheduler decides whether it does.
 //!
 //! Whatever the model, a real-time task preempts at once, and so does a task that an interrupt on the job's CPU wakes. The models
 //! differ for tasks that another CPU wakes. With all models but `lazy`, that CPU interrupts the job (`RES` in `/proc/interrupts`). With
