@@ -35,6 +35,7 @@ pub struct Vm {
     name: String,
     cpus: u32,
     sockets: u32,
+    numa_nodes: u32,
     memory_mib: Option<u32>,
     accel: Accel,
     append: String,
@@ -126,6 +127,7 @@ impl Vm {
             name: String::new(),
             cpus: 1,
             sockets: 1,
+            numa_nodes: 1,
             memory_mib: None,
             accel: Accel::Emulated,
             append: String::new(),
@@ -160,6 +162,14 @@ impl Vm {
     #[must_use]
     pub const fn sockets(mut self, sockets: u32) -> Self {
         self.sockets = sockets;
+        self
+    }
+
+    /// Divides CPUs and memory among this many NUMA nodes, 1 by default. [`Self::start`] refuses a number that does not divide the number of
+    /// CPUs.
+    #[must_use]
+    pub const fn numa_nodes(mut self, numa_nodes: u32) -> Self {
+        self.numa_nodes = numa_nodes;
         self
     }
 
@@ -396,11 +406,13 @@ impl Vm {
         if self.cards.len() > MOST_CARDS {
             return Err(VmError::Wrong(format!("{} cards: give {MOST_CARDS} at most", self.cards.len())));
         }
-        if self.sockets == 0 || !self.cpus.is_multiple_of(self.sockets) {
-            return Err(VmError::Wrong(format!(
-                "{} CPUs on {} sockets: give each socket as many CPUs as the others",
-                self.cpus, self.sockets
-            )));
+        for (parts, name) in [(self.sockets, "sockets"), (self.numa_nodes, "NUMA nodes")] {
+            if parts == 0 || !self.cpus.is_multiple_of(parts) {
+                return Err(VmError::Wrong(format!(
+                    "{} CPUs on {parts} {name}: give each as many CPUs as the others",
+                    self.cpus
+                )));
+            }
         }
         if self.cpus == 0 || self.cpus > 255 {
             return Err(VmError::Wrong(format!("{} CPUs: give 1 to 255", self.cpus)));
