@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spare CPUs that interrupts are moved to: those of the device's NUMA node, if it has any.
 
+use std::sync::Arc;
+
 use colony_node::cpu::CpuSet;
 
-use crate::irq::Irq;
+use crate::irq::{Affinity, Irq};
 use crate::node::Node;
 use crate::remedy::Change;
 
@@ -26,6 +28,8 @@ pub(super) fn numbers(irqs: &[&Irq]) -> String {
 struct Target<'a> {
     cpus: CpuSet,
     irqs: Vec<&'a Irq>,
+    /// Number of other interrupts that these CPUs alone serve now.
+    others: usize,
 }
 
 /// The interrupts of a NUMA node that has CPUs, none of them spare.
@@ -61,10 +65,19 @@ impl<'a> Targets<'a> {
         chosen
     }
 
+    /// Counts the interrupts that the spare CPUs serve already. `elsewhere`: the CPUs of each.
+    pub(super) fn beside(mut self, elsewhere: &[Arc<Affinity>]) -> Self {
+        for target in &mut self.targets {
+            let is_here = |affinity: &&Arc<Affinity>| affinity.cpus.without(&target.cpus).is_empty();
+            target.others = elsewhere.iter().filter(is_here).count();
+        }
+        self
+    }
+
     fn add(&mut self, irq: &'a Irq, cpus: CpuSet) {
         match self.targets.iter_mut().find(|target| target.cpus == cpus) {
             Some(target) => target.irqs.push(irq),
-            None => self.targets.push(Target { cpus, irqs: vec![irq] }),
+            None => self.targets.push(Target { cpus, irqs: vec![irq], others: 0 }),
         }
     }
 
@@ -76,7 +89,7 @@ impl<'a> Targets<'a> {
     }
 
     pub(super) fn changes(&self) -> impl Iterator<Item = Change> {
-        self.targets.iter().map(|Target { cpus, irqs }| {
+        self.targets.iter().map(|Target { cpus, irqs, .. }| {
             let files = irqs.iter().map(|irq| (irq.file(), irq.allowed.cpus.to_string()));
             Change::writes(files, &cpus.to_string())
         })
@@ -100,12 +113,15 @@ impl<'a> Targets<'a> {
                 numbers(irqs)
             )
         });
-        let crowded = self.targets.iter().filter(|t| t.irqs.len() > t.cpus.len() * VECTORS).map(|t| {
+        let is_crowded = |t: &&Target<'_>| t.irqs.len() + t.others > t.cpus.len() * VECTORS;
+        let crowded = self.targets.iter().filter(is_crowded).map(|t| {
             format!(
-                "A CPU of x86 can serve some {VECTORS} interrupts of devices, so {} cannot take {}: leave more cores to the \
-                 system.",
+                "A CPU of x86 can serve some {VECTORS} interrupts of devices, so {} cannot take {} beside {} that {} there: \
+                 leave more cores to the system.",
                 t.cpus.named(),
-                t.irqs.len()
+                counted(t.irqs.len()),
+                t.others,
+                if t.others == 1 { "is" } else { "are" }
             )
         });
         far.chain(crowded).collect()

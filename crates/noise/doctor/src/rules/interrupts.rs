@@ -35,7 +35,7 @@ fn not_collected(numbers: &[u32]) -> String {
 
 /// Interrupts that can be moved to other CPUs.
 pub(super) fn movable(node: &Node) -> Checked {
-    let OnJob { irqs, unknown, .. } = node.interrupts()?;
+    let OnJob { irqs, elsewhere, unknown, .. } = node.interrupts()?;
     let placed = |placement| -> Vec<&Irq> { irqs.iter().filter(|irq| irq.placement == placement).collect() };
     let (irqs, fixed) = (placed(Placement::Movable), placed(Placement::Fixed));
     let fixed =
@@ -57,7 +57,7 @@ pub(super) fn movable(node: &Node) -> Checked {
         finding = finding.seen("/proc/irq", not_collected(unknown));
     }
     let Some(rest) = node.elsewhere() else { return finding.into() };
-    let targets = Targets::choose(node, &irqs, rest);
+    let targets = Targets::choose(node, &irqs, rest).beside(elsewhere);
     let remedy = Remedy::new(targets.changes(), &targets.risk());
     let keep = format!(
         "irqaffinity={rest} on the kernel command line, and IRQBALANCE_BANNED_CPULIST={} in {} if irqbalance runs (it moves \

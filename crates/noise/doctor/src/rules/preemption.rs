@@ -112,7 +112,13 @@ pub(super) fn model(node: &Node) -> Checked {
 
 fn read(node: &Node) -> Result<Seen, Unknown> {
     match node.root.value(MODELS) {
-        Ok(text) => Ok(parse_models(&text)?),
+        // a PREEMPT_RT kernel since Linux 6.13 has the file, too
+        Ok(text) => match node.root.value(VERSION) {
+            Ok(version) if has_flag(&version, "PREEMPT_RT") => {
+                Ok(Seen { model: Model::RealTime, file: VERSION, value: version, has_lazy: None })
+            }
+            _ => Ok(parse_models(&text)?),
+        },
         Err(unread @ (Unread::Missing(_) | Unread::Denied(_))) => from_version(node, &unread),
         Err(other) => Err(other.into()),
     }
@@ -125,10 +131,14 @@ fn parse_models(text: &str) -> Result<Seen, Unread> {
     Ok(Seen { model, file: MODELS, value: text.to_owned(), has_lazy: Some(words.contains(&"lazy")) })
 }
 
+fn has_flag(version: &str, flag: &str) -> bool {
+    version.split_whitespace().any(|word| word == flag)
+}
+
 /// The model by the kernel's version line, command line and configuration. `unread`: the reason why [`MODELS`] has no value.
 fn from_version(node: &Node, unread: &Unread) -> Result<Seen, Unknown> {
     let version = node.root.value(VERSION)?;
-    let has = |flag: &str| version.split_whitespace().any(|word| word == flag);
+    let has = |flag: &str| has_flag(&version, flag);
     let unknown = |what: &str| Unknown::Reason(format!("{unread}, and {what}"));
     let seen = |model| Seen { model, file: VERSION, value: version.clone(), has_lazy: None };
     if has("PREEMPT_RT") {

@@ -31,6 +31,9 @@ fn lazy_is_proposed_only_if_the_kernel_lists_it() {
     assert!(title.contains("model full") && text.contains("echo lazy"), "{title} {text}");
     let (_, text) = advice("none voluntary (full)");
     assert!(!text.contains("lazy"), "{text}");
+    // a real-time kernel has the file, too
+    let real_time = Made::new(&[(MODELS, "full (lazy)"), (VERSION, "#1 SMP PREEMPT_RT Debian")]);
+    assert!(real_time.finding("preemption").title.contains("PREEMPT_RT"));
     for unknown in ["none voluntary full", "(new) full", ""] {
         assert!(
             matches!(Made::new(&[(MODELS, unknown)]).rule("preemption"), Ruled::Undecided(_)),
