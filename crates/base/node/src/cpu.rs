@@ -151,12 +151,6 @@ pub fn isolated() -> CpuSet {
     crate::read("/sys/devices/system/cpu/isolated").ok().and_then(|s| s.parse().ok()).unwrap_or_default()
 }
 
-/// The hardware threads of the core that `cpu` belongs to; `None` if the kernel does not tell.
-#[must_use]
-pub fn threads_of_core(cpu: usize) -> Option<CpuSet> {
-    crate::read(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()?.parse().ok()
-}
-
 /// CPUs the task `tid` may run on; `0` is the calling thread.
 ///
 /// # Errors

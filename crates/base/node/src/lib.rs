@@ -2,7 +2,7 @@
 //! The node as Linux shows it.
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
-//! here: [CPUs](cpu), [lists of the kernel command line](kernel_list), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [processes that end with
+//! here: [CPUs](cpu), [caches, NUMA nodes and sockets](topology), [lists of the kernel command line](kernel_list), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [processes that end with
 //! their parent](parent), [privileges](privilege), [descriptors](descriptor), the [memory](memory::limit), the [`record`] of
 //! the node's state that every result carries, [files](mod@file) that appear whole or not at all, and the node's
 //! [health file](health).
@@ -21,6 +21,7 @@ pub mod privilege;
 pub mod record;
 pub mod rights;
 pub mod task;
+pub mod topology;
 pub mod trust;
 
 use std::path::PathBuf;
@@ -60,6 +61,16 @@ pub enum NodeError {
         /// CPUs that are online and allowed.
         usable: cpu::CpuSet,
     },
+    /// A CPU that shares no cache, NUMA node or socket of the wanted kind.
+    #[error("CPU {cpu} belongs to no {kind}: {found}; name another group of cores, or a number of cores")]
+    NoDomain {
+        /// The CPU.
+        cpu: usize,
+        /// The kind: `L3 cache`, `NUMA node`.
+        kind: &'static str,
+        /// What the kernel lists instead.
+        found: String,
+    },
     /// A system call failed.
     #[error("{what}: {source}{}", hint.map(|h| format!("; {h}")).unwrap_or_default())]
     System {
@@ -76,7 +87,7 @@ impl NodeError {
     /// Returns `true` if the caller asked for something impossible (exit code 2), and `false` if the node has failed.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::CpuList { .. } | Self::CpuUnusable { .. })
+        matches!(self, Self::CpuList { .. } | Self::CpuUnusable { .. } | Self::NoDomain { .. })
     }
 
     /// Returns `true` if the kernel said that the task has ended. Any other error (no free descriptor, no right, no memory) says

@@ -29,8 +29,9 @@ pub(crate) fn set_apart(root: &Root) -> (CpuSet, CpuSet) {
     (isolated, read(NOHZ_FULL))
 }
 
-/// The default: isolated CPUs, or else those in `nohz_full`, or else every CPU except the core of the lowest-numbered one. Cores that
-/// are not whole are left out if any is whole: the other thread of such a core would disturb the job.
+/// The default: isolated CPUs, or else those in `nohz_full`, or else every CPU except the first core of each NUMA node, so that devices
+/// of each node can interrupt a CPU of their node. Cores that are not whole are left out if any is whole: the other thread of such a core
+/// would disturb the job.
 pub(crate) fn choose(root: &Root, online: &CpuSet) -> CpuSet {
     let (isolated, tickless) = set_apart(root);
     for apart in [isolated, tickless] {
@@ -43,9 +44,29 @@ pub(crate) fn choose(root: &Root, online: &CpuSet) -> CpuSet {
         return if whole.is_empty() { apart } else { whole };
     }
     let first: CpuSet = online.iter().take(1).collect();
-    let threads: CpuSet = first.iter().flat_map(|cpu| core(root, cpu).iter().collect::<Vec<_>>()).collect();
+    let threads = first_core(root, online);
+    let by_node: CpuSet = numa_nodes(root)
+        .iter()
+        .map(|node| (node.and(online), first_core(root, &node.and(online))))
+        // a node of one core is the job's, unless it has the lowest-numbered CPU
+        .filter(|(node, core)| !node.without(core).is_empty())
+        .flat_map(|(_, core)| core.iter().collect::<Vec<_>>())
+        .chain(threads.iter())
+        .collect();
     let but = |cpus: &CpuSet| Some(online.without(cpus)).filter(|rest| !rest.is_empty());
-    but(&threads).or_else(|| but(&first)).unwrap_or_else(|| online.clone())
+    but(&by_node).or_else(|| but(&threads)).or_else(|| but(&first)).unwrap_or_else(|| online.clone())
+}
+
+/// The CPUs of each NUMA node; none if the files do not tell.
+fn numa_nodes(root: &Root) -> Vec<CpuSet> {
+    const NODES: &str = "/sys/devices/system/node";
+    let numbers = read_list(root, &format!("{NODES}/online")).unwrap_or_default();
+    numbers.iter().filter_map(|n| read_list(root, &format!("{NODES}/node{n}/cpulist")).ok()).collect()
+}
+
+/// The threads of the core of the lowest-numbered CPU.
+fn first_core(root: &Root, cpus: &CpuSet) -> CpuSet {
+    cpus.first().map_or_else(CpuSet::default, |cpu| core(root, cpu))
 }
 
 /// The threads of a CPU's core; the CPU alone if the files do not tell.

@@ -66,6 +66,8 @@ pub(crate) struct NodeView<'a> {
 #[derive(Debug)]
 pub(crate) struct OnJob {
     pub(crate) irqs: Vec<Irq>,
+    /// CPUs of each interrupt with a handler that may not arrive at the job's CPUs.
+    pub(crate) elsewhere: Vec<Arc<Affinity>>,
     /// Numbers of those whose files do not say whether they have a handler, or where they are sent.
     pub(crate) unknown: Vec<u32>,
     /// The table of all interrupts; `None` if it is not there.
@@ -138,7 +140,7 @@ pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
         other => Some(other?),
     };
     let mut affinities = Affinities { node, known: HashMap::new() };
-    let (mut irqs, mut unknown) = (Vec::new(), Vec::new());
+    let (mut irqs, mut elsewhere, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     let mut spread = SpreadDevices::default();
     for number in node.root.numbers("/proc/irq") {
         let dir = format!("/proc/irq/{number}");
@@ -152,6 +154,9 @@ pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
         };
         spread.add(number, row, &allowed, || has_hint(node.root, &dir));
         if !allowed.has_job {
+            if !handlers(node.root, number, row).is_empty() {
+                elsewhere.push(allowed);
+            }
             continue;
         }
         let effective = affinities.read(&format!("{dir}/effective_affinity_list"));
@@ -182,7 +187,7 @@ pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
         let row = table.as_ref().and_then(|t| t.row(irq.number));
         irq.placement = placement(node, irq, row, &spread)?;
     }
-    Ok(OnJob { irqs, unknown, table })
+    Ok(OnJob { irqs, elsewhere, unknown, table })
 }
 
 /// Names of an interrupt's handlers: its subdirectories, or else the last column of `/proc/interrupts`, if the device has

@@ -2,9 +2,11 @@
 //! The node that rules look at.
 
 use std::cell::OnceCell;
+use std::io;
 use std::path::Path;
 
 use colony_node::cpu::CpuSet;
+use colony_node::topology::Topology;
 
 use crate::DoctorError;
 use crate::default_cpus;
@@ -53,7 +55,7 @@ pub struct ThreadSeen {
 
 impl Node {
     /// The node below `root`. `job`: the job's CPUs; by default the isolated CPUs or else those in `nohz_full`, by whole cores. If there
-    /// are none, every online CPU except the core of the lowest-numbered one, or the only one.
+    /// are none, every online CPU except the first core of each NUMA node, or the only one.
     ///
     /// # Errors
     /// [`DoctorError`] if the root cannot be opened, does not say which CPUs are online, or has none of the CPUs of `job`.
@@ -153,6 +155,16 @@ impl Node {
         let possible = self.cpus("/sys/devices/system/cpu/possible").ok();
         let last = possible.as_ref().and_then(|cpus| cpus.iter().last());
         last.or_else(|| self.job.iter().chain(self.rest.iter()).max()).unwrap_or(0)
+    }
+
+    /// Cores, caches, NUMA nodes and sockets.
+    pub(crate) fn topology(&self) -> Topology<'_> {
+        Topology::from_files(|file| {
+            self.root.value(file).map_err(|e| match e.is_missing() {
+                true => io::ErrorKind::NotFound.into(),
+                false => io::Error::other(e),
+            })
+        })
     }
 
     /// The interrupts of the job's CPUs, which are read once.

@@ -33,7 +33,7 @@ Examples:
   sudo colony doctor --check --tolerate 2% --json | jq '.sequence'
   sudo colony doctor --node-exporter-textfile /var/lib/node_exporter/colony.prom")]
 pub(crate) struct Args {
-    /// CPUs of the job, such as 1-3,5 [default: isolated CPUs, or else nohz_full CPUs, or else all cores but the first]
+    /// CPUs of the job, such as 1-3,5 [default: isolated CPUs, or else nohz_full CPUs, or else all cores but the first of each NUMA node]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// Directory with the node's files (proc, sys), such as files collected from another node

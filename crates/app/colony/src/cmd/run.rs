@@ -62,7 +62,8 @@ pub(crate) struct Args {
     /// CPUs of the job, to which the program is bound [default: all this process may use]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// Cores that everything but the job runs on: a count, or a list of CPUs (0-1; one CPU: 3-3)
+    /// Cores that everything but the job runs on: a count, a count for each L3 cache, NUMA node or socket (1/l3, 1/numa,
+    /// 1/socket), or a list of CPUs (0-1; one CPU: 3-3)
     #[arg(long, value_name = "CORES")]
     spare_cores: Option<SpareCores>,
     /// Class of the job in regular windows

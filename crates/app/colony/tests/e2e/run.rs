@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use colony_node::class::{self, Class};
+use colony_node::topology::{DomainKind, Topology};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -127,6 +128,9 @@ fn what_cannot_be_run_is_told() {
         (&["--backend", "agent", "--duty", "99%", "--", "true"], 2, "would starve"),
         (&["--spare-cores", "0", "--", "true"], 2, "no count of cores"),
         (&["--spare-cores", "1000", "--", "true"], 2, "no core is left to the job"),
+        (&["--spare-cores", "0/l3", "--", "true"], 2, "`0` is no count of cores"),
+        (&["--spare-cores", "1/l9", "--", "true"], 2, "write l3, numa or socket"),
+        (&["--spare-cores", "900/socket", "--", "true"], 2, "and 900 are to be spare"),
         (&["--spare-cores", "900-900", "--", "true"], 2, "CPU 900 cannot be spare"),
         (&["--spare-cores", "1-", "--", "true"], 2, "no number"),
         (&[], 2, "<CMD>"),
@@ -253,6 +257,29 @@ fn without_privileges_the_windows_are_measured_and_that_is_said() {
     is_plain(&error(&out));
     let out = public.colony().args(["run", "--backend", "agent", "--", "true"]).output().expect("runs");
     failed("the agent by nobody", &out, 1, "CAP_SYS_NICE");
+}
+
+#[test]
+fn one_core_of_each_socket_is_left_to_the_system() {
+    let usable = colony_node::cpu::usable().expect("linux");
+    let topology = Topology::of_this_node();
+    let sockets = topology.domains(DomainKind::Socket, &usable).expect("linux");
+    let mut job = usable.clone();
+    for socket in sockets {
+        let cpus = socket.cpus.and(&usable);
+        let core = topology.threads_of_core(cpus.first().expect("a CPU")).expect("linux");
+        if cpus.without(&core).is_empty() {
+            return colony_testing::skip("one core cannot be divided");
+        }
+        job = job.without(&core);
+    }
+    let Some(public) = Public::new() else { return };
+    let mut run = public.colony();
+    run.args(["run", "--backend", "none", "--spare-cores", "1/socket", "--json", "--", "true"]);
+    let out = run.output().expect("runs");
+    assert_eq!(out.status.code(), Some(0), "{}", error(&out));
+    let report: Value = serde_json::from_slice(&out.stdout).expect("the report");
+    assert_eq!(report["cpus"].as_str(), Some(&*job.to_string()));
 }
 
 #[test]

@@ -114,6 +114,31 @@ isolated"
 }
 
 #[test]
+fn one_core_of_each_socket_or_numa_node_is_spare() {
+    let Some(vm) = four() else { return };
+    let out = sh(
+        &collecting(vm.cpus(8).sockets(4).numa_nodes(2), &["sockets", "numa"]),
+        r#"
+        run() { colony run --backend none --spare-cores "$@"; }
+        run 1/socket --out /tmp/sockets.json -- grep 'list:.1,3,5,7$' /proc/self/status 2> /tmp/err || { cat /tmp/err; false; }
+        run 1/numa --out /tmp/numa.json -- grep 'list:.1-3,5-7$' /proc/self/status 2> /tmp/err || { cat /tmp/err; false; }
+        run 2/socket -- true 2> /tmp/err && false || test $? = 2
+        grep 'no core of socket 0 is left to the job: 2 of its cores' /tmp/err
+        # the job has CPUs of one socket, and the others are spare
+        run 1/socket --cpus 2-3 -- grep 'list:.3$' /proc/self/status 2> /tmp/err || { cat /tmp/err; false; }
+        colony doctor --no-trace --explain isolation > /tmp/out || test $? = 1
+        grep -e '--cpus 1-3,5-7 --spare-cores 1/numa' /tmp/out || { cat /tmp/out; false; }
+        "#,
+    );
+    let spare = |name: &str| report(&out, name).spare.expect("a reservation");
+    for (name, cpus) in [("sockets", "0,2,4,6"), ("numa", "0,4")] {
+        let spare = spare(name);
+        assert_eq!((spare.partition, &*spare.spare.to_string()), (Partition::Isolated, cpus), "{name}");
+        assert_eq!(spare.not_undone, Vec::<String>::new(), "{name}");
+    }
+}
+
+#[test]
 fn a_node_that_refuses_is_told_and_left_as_before() {
     let Some(vm) = four() else { return };
     let out = sh(

@@ -5,7 +5,9 @@ use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use colony_node::cpu::{self, CpuSet};
+use colony_node::NodeError;
+use colony_node::cpu::CpuSet;
+use colony_node::topology::Topology;
 
 use crate::BenchError;
 
@@ -45,11 +47,17 @@ pub(super) fn is_program(path: &Path) -> bool {
 }
 
 /// `cpus` with one of each core first: two ranks on one core would disturb each other.
-pub(super) fn cores_first(cpus: &CpuSet) -> Vec<usize> {
-    let first_sibling = |cpu: usize| cpu::threads_of_core(cpu)?.and(cpus).first();
-    let (cores, rest): (Vec<_>, Vec<_>) =
-        cpus.iter().partition(|&c| first_sibling(c).is_none_or(|first| first == c));
-    [cores, rest].concat()
+///
+/// # Errors
+/// As [`Topology::threads_of_core`].
+pub(super) fn cores_first(cpus: &CpuSet) -> Result<Vec<usize>, NodeError> {
+    let topology = Topology::of_this_node();
+    let (mut cores, mut rest) = (Vec::new(), Vec::new());
+    for cpu in cpus.iter() {
+        let is_first = topology.threads_of_core(cpu)?.and(cpus).first() == Some(cpu);
+        if is_first { cores.push(cpu) } else { rest.push(cpu) }
+    }
+    Ok([cores, rest].concat())
 }
 
 #[cfg(test)]
@@ -88,6 +96,7 @@ mod tests {
     #[test]
     fn every_cpu_is_in_the_order_once() {
         let usable = colony_node::cpu::usable().expect("linux");
-        assert_eq!(cores_first(&usable).into_iter().collect::<CpuSet>(), usable);
+        let order = cores_first(&usable).expect("linux");
+        assert_eq!(order.into_iter().collect::<CpuSet>(), usable);
     }
 }

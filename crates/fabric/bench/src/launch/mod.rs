@@ -22,7 +22,8 @@ struct Found {
     flavour: Flavour,
     launcher: PathBuf,
     bench: PathBuf,
-    usable: CpuSet,
+    /// CPUs that this process may use, one of each core first.
+    usable: Vec<usize>,
     root: bool,
 }
 
@@ -66,7 +67,8 @@ impl Launch {
         let bench = find::bench(&path)?;
         let (flavour, launcher) = flavour::find(self.launcher, &path)?;
         let root = nix::unistd::geteuid().is_root();
-        Ok(Found { flavour, launcher, bench, usable: cpu::usable()?, root })
+        let usable = find::cores_first(&cpu::usable()?)?;
+        Ok(Found { flavour, launcher, bench, usable, root })
     }
 
     /// CPUs the ranks bind themselves to; `None` where there are fewer than ranks, or somebody else binds.
@@ -77,8 +79,7 @@ impl Launch {
             (None, Flavour::Srun) => None,
             (None, _) if self.hostfile.is_some() => None,
             (None, _) => {
-                let order = find::cores_first(&found.usable);
-                (order.len() >= ranks).then(|| order.into_iter().take(ranks).collect())
+                (found.usable.len() >= ranks).then(|| found.usable.iter().copied().take(ranks).collect())
             }
         }
     }
@@ -115,12 +116,12 @@ mod tests {
     use crate::{Params, Program};
 
     fn found(flavour: Flavour, cpus: &str) -> Found {
-        let usable = cpus.parse().expect("a list");
+        let usable: CpuSet = cpus.parse().expect("a list");
         Found {
             flavour,
             launcher: "/bin/launch".into(),
             bench: "/bin/colony-bench".into(),
-            usable,
+            usable: usable.iter().collect(),
             root: false,
         }
     }

@@ -10,10 +10,8 @@ use crate::remedy::{Change, Remedy, mask};
 use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
+use super::interrupt_targets::{NAMED, Targets, numbers};
 use super::lists;
-
-/// Most interrupts named as evidence.
-const NAMED: usize = 12;
 
 fn finding(irqs: &[&Irq], level: Level, title: String) -> Finding {
     let mut by_count: Vec<&Irq> = irqs.to_vec();
@@ -35,15 +33,9 @@ fn not_collected(numbers: &[u32]) -> String {
     )
 }
 
-fn numbers(irqs: &[&Irq]) -> String {
-    let shown: Vec<String> = irqs.iter().take(NAMED).map(|irq| irq.number.to_string()).collect();
-    let more = if irqs.len() > NAMED { format!(" and {} more", irqs.len() - NAMED) } else { String::new() };
-    format!("{}{more}", shown.join(", "))
-}
-
 /// Interrupts that can be moved to other CPUs.
 pub(super) fn movable(node: &Node) -> Checked {
-    let OnJob { irqs, unknown, .. } = node.interrupts()?;
+    let OnJob { irqs, elsewhere, unknown, .. } = node.interrupts()?;
     let placed = |placement| -> Vec<&Irq> { irqs.iter().filter(|irq| irq.placement == placement).collect() };
     let (irqs, fixed) = (placed(Placement::Movable), placed(Placement::Fixed));
     let fixed =
@@ -65,21 +57,18 @@ pub(super) fn movable(node: &Node) -> Checked {
         finding = finding.seen("/proc/irq", not_collected(unknown));
     }
     let Some(rest) = node.elsewhere() else { return finding.into() };
-    let files = irqs.iter().map(|irq| (irq.file(), irq.allowed.cpus.to_string()));
-    let remedy = Remedy::new(
-        [Change::writes(files, &rest.to_string())],
-        "the other CPUs serve the devices: at high rates they may become the bottleneck",
-    );
+    let targets = Targets::choose(node, &irqs, rest).beside(elsewhere);
+    let remedy = Remedy::new(targets.changes(), &targets.risk());
     let keep = format!(
         "irqaffinity={rest} on the kernel command line, and IRQBALANCE_BANNED_CPULIST={} in {} if irqbalance runs (it moves \
          interrupts back)",
         node.job,
         super::irqbalance::configuration(node)
     );
-    finding
+    let finding = finding
         .remedy(remedy.keep(keep))
-        .advice("An interrupt is sent to its new CPU from the next time on that it arrives.")
-        .into()
+        .advice("An interrupt is sent to its new CPU from the next time on that it arrives.");
+    targets.advice().into_iter().fold(finding, Finding::advice).into()
 }
 
 /// Interrupts that the kernel places itself, one queue a CPU.

@@ -2,6 +2,7 @@
 //! CPUs that the kernel keeps its own work away from.
 
 use colony_node::cpu::CpuSet;
+use colony_node::topology::{DomainKind, Topology};
 
 use crate::default_cpus::{ISOLATED, NOHZ_FULL, PARTITIONS};
 use crate::finding::{Finding, Level};
@@ -169,10 +170,11 @@ const UNBALANCED: &str =
 
 /// `colony run --spare-cores` moves threads, interrupts and workqueues to the other CPUs for the time of one job.
 fn spare_core(node: &Node, spare: &CpuSet, movable: &Touches) -> Remedy {
-    let spare = match spare.first() {
+    let spare = match (cores_by_domain(node, spare), spare.first()) {
+        (Some(cores), _) => cores,
         // a number alone is a count of cores
-        Some(cpu) if spare.len() == 1 => format!("{cpu}-{cpu}"),
-        _ => spare.to_string(),
+        (None, Some(cpu)) if spare.len() == 1 => format!("{cpu}-{cpu}"),
+        (None, _) => spare.to_string(),
     };
     let command = format!("colony run --backend none --cpus {} --spare-cores {spare} -- CMD", node.job);
     let mut moves = movable.clone();
@@ -182,6 +184,34 @@ fn spare_core(node: &Node, spare: &CpuSet, movable: &Touches) -> Remedy {
     }
     let risk = "programs and devices of the node share the spare CPUs while the job runs";
     Remedy::new([Change::JobStart { command }], risk).moves(moves)
+}
+
+/// `spare` as cores of each L3 cache, NUMA node or socket (`1/l3`): if the job's CPUs are in several, each has as many spare cores as the
+/// others, and these are all. `None` if not, or if the files do not tell.
+fn cores_by_domain(node: &Node, spare: &CpuSet) -> Option<String> {
+    let topology = node.topology();
+    DomainKind::ALL.into_iter().find_map(|kind| {
+        let domains = topology.domains(kind, &node.job).ok()?;
+        let counts: Option<Vec<usize>> =
+            domains.iter().map(|domain| whole_cores(&topology, &domain.cpus.and(spare))).collect();
+        let counts = counts?;
+        let count = counts.first().copied().filter(|&count| count > 0 && counts.len() > 1)?;
+        let is_elsewhere = |cpu: usize| !domains.iter().any(|domain| domain.cpus.contains(cpu));
+        let is_the_same = counts.iter().all(|&other| other == count) && !spare.iter().any(is_elsewhere);
+        is_the_same.then(|| format!("{count}/{}", kind.word()))
+    })
+}
+
+/// The number of cores that `cpus` consists of; `None` if a core has other threads, or the files do not tell.
+fn whole_cores(topology: &Topology<'_>, cpus: &CpuSet) -> Option<usize> {
+    let mut left = cpus.clone();
+    let mut count = 0;
+    while let Some(cpu) = left.first() {
+        let core = topology.threads_of_core(cpu).ok().filter(|core| core.without(cpus).is_empty())?;
+        left = left.without(&core);
+        count += 1;
+    }
+    Some(count)
 }
 
 /// An isolated partition of control groups, if the kernel has such (Linux 6.1).

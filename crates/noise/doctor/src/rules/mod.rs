@@ -4,6 +4,7 @@
 mod cgroups;
 mod clock;
 mod daemons;
+mod interrupt_targets;
 mod interrupts;
 mod irqbalance;
 mod isolation;
@@ -11,9 +12,11 @@ mod lists;
 mod memory;
 mod pages;
 mod power;
+mod preemption;
 mod processor;
 mod realtime;
 mod schedext;
+mod speeds;
 mod ticks;
 mod watchdogs;
 mod workqueues;
@@ -48,6 +51,7 @@ pub const RULES: &[Rule] = &[
     rule("nohz-full", Subject::Isolation, isolation::nohz_full),
     rule("rcu-nocbs", Subject::Isolation, isolation::rcu_nocbs),
     rule("isolation", Subject::Isolation, isolation::isolation),
+    rule("preemption", Subject::Isolation, preemption::model),
     rule("irq-movable", Subject::Interrupts, interrupts::movable),
     rule("irq-managed", Subject::Interrupts, interrupts::managed),
     rule("irq-default", Subject::Interrupts, interrupts::default_affinity),
@@ -83,6 +87,7 @@ pub const RULES: &[Rule] = &[
     rule("turbo", Subject::Power, power::turbo),
     rule("energy-bias", Subject::Power, power::energy_bias),
     rule("idle-states", Subject::Power, power::idle_states),
+    rule("unequal-cpus", Subject::Power, speeds::unequal),
     rule("smt", Subject::Power, processor::smt),
     rule("smi", Subject::Power, processor::smi),
     rule("thermal-throttling", Subject::Power, processor::thermal),

@@ -47,6 +47,26 @@ const CASES: &[Case] = &[
         undecided: (&[], "isolated is not there"),
     },
     Case {
+        rule: "preemption",
+        found: &[("/sys/kernel/debug/sched/preempt", "none voluntary (full) lazy \n")],
+        passed: &[("/sys/kernel/debug/sched/preempt", "full (lazy) \n")],
+        undecided: (&[], "/proc/sys/kernel/version is not there"),
+    },
+    Case {
+        rule: "unequal-cpus",
+        found: &[
+            ("/sys/devices/system/cpu/cpu1/cpu_capacity", "1024\n"),
+            ("/sys/devices/system/cpu/cpu2/cpu_capacity", "1024\n"),
+            ("/sys/devices/system/cpu/cpu3/cpu_capacity", "400\n"),
+        ],
+        passed: &[
+            ("/sys/devices/system/cpu/cpu1/cpufreq/cpuinfo_max_freq", "3000000\n"),
+            ("/sys/devices/system/cpu/cpu2/cpufreq/cpuinfo_max_freq", "3000000\n"),
+            ("/sys/devices/system/cpu/cpu3/cpufreq/cpuinfo_max_freq", "3000000\n"),
+        ],
+        undecided: (&[], "it was not collected, or the kernel knows neither"),
+    },
+    Case {
         rule: "irq-movable",
         found: &[
             ("/proc/irq/24/smp_affinity_list", "0-3\n"),

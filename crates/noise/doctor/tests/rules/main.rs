@@ -10,4 +10,7 @@ mod isolation;
 mod known;
 mod node;
 mod owners;
+mod preemption;
 mod remedies;
+mod speeds;
+mod topology;

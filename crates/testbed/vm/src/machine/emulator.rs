@@ -87,7 +87,11 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
     let mut all = vm.accel.options(None);
     let mut add = |words: &[&str]| all.extend(words.iter().map(|&w| w.to_owned()));
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
-    add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string(), "-smp", &vm.cpus.to_string()]);
+    add(&["-machine", "pc-q35-7.0", "-m", &prepared.memory_mib.to_string()]);
+    add(&["-smp", &format!("{},sockets={}", vm.cpus, vm.sockets)]);
+    for words in numa_nodes(vm.numa_nodes, vm.cpus, prepared.memory_mib) {
+        add(&words.each_ref().map(String::as_str));
+    }
     if matches!(vm.accel, Accel::Counted { .. }) {
         // always the same date
         add(&["-rtc", "base=2026-01-01T00:00:00,clock=vm"]);
@@ -123,6 +127,25 @@ fn arguments(prepared: &Prepared) -> Vec<String> {
         add(&["-device", &format!("virtio-net-pci,netdev=net{fd},mac={address},romfile=")]);
     }
     all
+}
+
+/// The options that divide CPUs and memory among several NUMA nodes. The last node has the memory that cannot be divided.
+fn numa_nodes(nodes: u32, cpus: u32, memory_mib: u32) -> Vec<[String; 4]> {
+    if nodes < 2 {
+        return Vec::new();
+    }
+    let (each_cpus, each_mib) = (cpus / nodes, memory_mib / nodes);
+    let option = |node: u32| {
+        let mib = if node + 1 == nodes { memory_mib - node * each_mib } else { each_mib };
+        let (first, last) = (node * each_cpus, (node + 1) * each_cpus - 1);
+        [
+            "-object".into(),
+            format!("memory-backend-ram,id=numa{node},size={mib}M"),
+            "-numa".into(),
+            format!("node,nodeid={node},cpus={first}-{last},memdev=numa{node}"),
+        ]
+    };
+    (0..nodes).map(option).collect()
 }
 
 /// Processor time that the emulator has used so far, ns; 0 if it has ended.

@@ -34,6 +34,8 @@ pub struct Vm {
     image: Arc<Image>,
     name: String,
     cpus: u32,
+    sockets: u32,
+    numa_nodes: u32,
     memory_mib: Option<u32>,
     accel: Accel,
     append: String,
@@ -124,6 +126,8 @@ impl Vm {
             image: Arc::new(image.clone()),
             name: String::new(),
             cpus: 1,
+            sockets: 1,
+            numa_nodes: 1,
             memory_mib: None,
             accel: Accel::Emulated,
             append: String::new(),
@@ -151,6 +155,21 @@ impl Vm {
     #[must_use]
     pub const fn cpus(mut self, cpus: u32) -> Self {
         self.cpus = cpus;
+        self
+    }
+
+    /// Divides the CPUs among this many sockets, 1 by default. [`Self::start`] refuses a number that does not divide the number of CPUs.
+    #[must_use]
+    pub const fn sockets(mut self, sockets: u32) -> Self {
+        self.sockets = sockets;
+        self
+    }
+
+    /// Divides CPUs and memory among this many NUMA nodes, 1 by default. [`Self::start`] refuses a number that does not divide the number of
+    /// CPUs.
+    #[must_use]
+    pub const fn numa_nodes(mut self, numa_nodes: u32) -> Self {
+        self.numa_nodes = numa_nodes;
         self
     }
 
@@ -386,6 +405,14 @@ impl Vm {
         self.accel.check(self.cpus)?;
         if self.cards.len() > MOST_CARDS {
             return Err(VmError::Wrong(format!("{} cards: give {MOST_CARDS} at most", self.cards.len())));
+        }
+        for (parts, name) in [(self.sockets, "sockets"), (self.numa_nodes, "NUMA nodes")] {
+            if parts == 0 || !self.cpus.is_multiple_of(parts) {
+                return Err(VmError::Wrong(format!(
+                    "{} CPUs on {parts} {name}: give each as many CPUs as the others",
+                    self.cpus
+                )));
+            }
         }
         if self.cpus == 0 || self.cpus > 255 {
             return Err(VmError::Wrong(format!("{} CPUs: give 1 to 255", self.cpus)));

@@ -153,7 +153,7 @@ impl Group {
                 )
             })?;
             let before = before.trim().to_owned();
-            let old: CpuSet = before.parse().unwrap_or_default();
+            let old: CpuSet = before.parse().map_err(|e| format!("{}: {e}", file.display()))?;
             let both: CpuSet = old.iter().chain(cpus.iter()).collect();
             self.exclusive.push((file.clone(), before));
             save(self).map_err(|e| e.to_string())?;

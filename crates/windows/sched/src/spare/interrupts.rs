@@ -2,6 +2,7 @@
 //! Interrupts on the job's CPUs, counted by the kernel.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::time::{Duration, Instant};
 
 use colony_node::cpu::CpuSet;
@@ -23,9 +24,11 @@ pub(super) struct Counts {
 type PerCpu = BTreeMap<usize, u64>;
 
 impl Counts {
-    pub(super) fn now(cpus: &CpuSet) -> Self {
-        let table = std::fs::read_to_string("/proc/interrupts").unwrap_or_default();
-        Self { at: Instant::now(), by_name: parse(&table, cpus) }
+    /// # Errors
+    /// The kernel's answer if `/proc/interrupts` cannot be read.
+    pub(super) fn now(cpus: &CpuSet) -> io::Result<Self> {
+        let table = std::fs::read_to_string("/proc/interrupts")?;
+        Ok(Self { at: Instant::now(), by_name: parse(&table, cpus) })
     }
 
     /// Arrivals a second since `before`, by name.
@@ -54,20 +57,30 @@ pub(super) struct Comparison {
 
 impl Comparison {
     /// Takes the sample before the reservation.
-    pub(super) fn sample(cpus: &CpuSet) -> Self {
-        let first = Counts::now(cpus);
+    ///
+    /// # Errors
+    /// As [`Counts::now`].
+    pub(super) fn sample(cpus: &CpuSet) -> io::Result<Self> {
+        let first = Counts::now(cpus)?;
         std::thread::sleep(SAMPLE);
-        Self { cpus: cpus.clone(), sample: (first, Counts::now(cpus)), start: Counts::now(cpus) }
+        Ok(Self { cpus: cpus.clone(), sample: (first, Counts::now(cpus)?), start: Counts::now(cpus)? })
     }
 
     /// Begins to count for the run.
-    pub(super) fn start(&mut self) {
-        self.start = Counts::now(&self.cpus);
+    ///
+    /// # Errors
+    /// As [`Counts::now`].
+    pub(super) fn start(&mut self) -> io::Result<()> {
+        self.start = Counts::now(&self.cpus)?;
+        Ok(())
     }
 
     /// Interrupts that arrived in the sample or during the run, the most frequent of the run first.
-    pub(super) fn arrivals(&self) -> Vec<Arrivals> {
-        let now = Counts::now(&self.cpus);
+    ///
+    /// # Errors
+    /// As [`Counts::now`].
+    pub(super) fn arrivals(&self) -> io::Result<Vec<Arrivals>> {
+        let now = Counts::now(&self.cpus)?;
         let before = self.sample.1.rates_since(&self.sample.0);
         let during = now.rates_since(&self.start);
         let mut all: Vec<Arrivals> = during
@@ -79,7 +92,7 @@ impl Comparison {
             .filter(|a| a.count > 0 || a.before_per_s > 0.0)
             .collect();
         all.sort_by(|a, b| b.count.cmp(&a.count).then_with(|| b.before_per_s.total_cmp(&a.before_per_s)));
-        all
+        Ok(all)
     }
 }
 
@@ -128,7 +141,7 @@ ERR:          4
     #[test]
     fn this_kernel_counts_its_timer() {
         let cpus = colony_node::cpu::online().expect("linux");
-        assert!(!Counts::now(&cpus).by_name.is_empty());
+        assert!(!Counts::now(&cpus).expect("linux").by_name.is_empty());
     }
 
     proptest! {

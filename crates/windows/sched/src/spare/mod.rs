@@ -54,7 +54,7 @@ pub struct Reservation {
     warden: Option<Warden>,
     entry: Option<File>,
     thread_entry: Option<ThreadEntry>,
-    interrupts: Comparison,
+    interrupts: std::io::Result<Comparison>,
     report: SpareReport,
 }
 
@@ -186,7 +186,9 @@ impl Reservation {
 
     /// Counts interrupts from here on: the job starts.
     pub(crate) fn job_starts(&mut self) {
-        self.interrupts.start();
+        if let Err(e) = self.interrupts.as_mut().map_or(Ok(()), Comparison::start) {
+            self.interrupts = Err(e);
+        }
     }
 
     /// Leaves balancing to a scheduler that balances isolated CPUs too, as those of `sched_ext` do.
@@ -200,7 +202,16 @@ impl Reservation {
     #[must_use]
     pub fn end(mut self) -> SpareReport {
         let mut report = std::mem::take(&mut self.report);
-        report.interrupts = self.interrupts.arrivals();
+        let arrivals = match &self.interrupts {
+            Ok(comparison) => comparison.arrivals().map_err(|e| e.to_string()),
+            Err(e) => Err(e.to_string()),
+        };
+        match arrivals {
+            Ok(arrivals) => report.interrupts = arrivals,
+            Err(reason) => report
+                .fallbacks
+                .push(format!("interrupts on the job's CPUs are not counted: /proc/interrupts: {reason}")),
+        }
         if self.guard.is_some() {
             for rule in settings::found_again(&self.split.job) {
                 if let Some(setting) =

@@ -53,17 +53,17 @@ impl Kept {
     pub(crate) fn release(&self, job: &CpuSet, spare: &CpuSet, partition: bool) -> io::Result<Vec<Refused>> {
         match self {
             Self::Ledger(owner) => release_owner(owner),
-            Self::File(former) => undo_former(&former.changes(job, spare, partition)),
+            Self::File(former) => undo_former(&former.changes(job, spare, partition)?),
         }
     }
 }
 
 impl FormerReservation {
-    fn changes(&self, job: &CpuSet, spare: &CpuSet, partition: bool) -> Former {
+    fn changes(&self, job: &CpuSet, spare: &CpuSet, partition: bool) -> io::Result<Former> {
         let mut former = Former::default();
         if partition {
             // before Linux 6.2, tasks get all CPUs of their group when a partition is made or removed
-            let online = cpu::online().unwrap_or_default();
+            let online = cpu::online().map_err(io::Error::other)?;
             former.resets = vec![online.without(job), online];
         }
         for (own, tasks) in &self.before {
@@ -73,6 +73,6 @@ impl FormerReservation {
             let task = |&task| FormerTask { task, own: own.clone(), given: given.clone() };
             former.tasks.extend(tasks.iter().map(task));
         }
-        former
+        Ok(former)
     }
 }

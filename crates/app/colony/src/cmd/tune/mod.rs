@@ -41,7 +41,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Target {
-    /// The job's CPUs [default: isolated CPUs, or else nohz_full CPUs, or else all cores but the first]
+    /// The job's CPUs [default: isolated CPUs, or else nohz_full CPUs, or else all cores but the first of each NUMA node]
     #[arg(long, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// Changes: hpc, latency, or a TOML file

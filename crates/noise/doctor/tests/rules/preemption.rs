@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The preemption model is the one that the kernel's files name, and models that a kernel lacks are not proposed.
+
+use crate::node::{Made, Ruled};
+
+const MODELS: &str = "/sys/kernel/debug/sched/preempt";
+const VERSION: &str = "/proc/sys/kernel/version";
+
+/// A node without the file of the models.
+fn by_version(release: &str, version: &str, cmdline: &str, config: Option<&str>) -> Made {
+    let made = Made::new(&[("/proc/cmdline", cmdline), (VERSION, version)]);
+    made.put("/proc/sys/kernel/osrelease", release);
+    if let Some(text) = config {
+        made.put(&format!("/boot/config-{release}"), text);
+    }
+    made
+}
+
+#[test]
+fn lazy_is_proposed_only_if_the_kernel_lists_it() {
+    let advice = |models: &str| {
+        let finding = Made::new(&[(MODELS, models)]).finding("preemption");
+        assert!(finding.remedies.is_empty());
+        (finding.title, finding.advice.expect("an advice"))
+    };
+    let (title, text) = advice("none (voluntary) full lazy");
+    assert!(title.contains("model voluntary"), "{title}");
+    assert!(text.contains("echo lazy"), "{text}");
+    // Linux 7.0 has two models on x86
+    let (title, text) = advice("(full) lazy");
+    assert!(title.contains("model full") && text.contains("echo lazy"), "{title} {text}");
+    let (_, text) = advice("none voluntary (full)");
+    assert!(!text.contains("lazy"), "{text}");
+    // a real-time kernel has the file, too
+    let real_time = Made::new(&[(MODELS, "full (lazy)"), (VERSION, "#1 SMP PREEMPT_RT Debian")]);
+    assert!(real_time.finding("preemption").title.contains("PREEMPT_RT"));
+    for unknown in ["none voluntary full", "(new) full", ""] {
+        assert!(
+            matches!(Made::new(&[(MODELS, unknown)]).rule("preemption"), Ruled::Undecided(_)),
+            "{unknown}"
+        );
+    }
+}
+
+#[test]
+fn without_the_file_the_version_the_command_line_and_the_configuration_tell() {
+    const DYNAMIC: &str = "#1 SMP PREEMPT_DYNAMIC Debian 6.12.9-1";
+    const LAZY: Option<&str> =
+        Some("CONFIG_PREEMPT_DYNAMIC=y\nCONFIG_PREEMPT_LAZY=y\n# CONFIG_PREEMPT is not set\n");
+    const FULL: Option<&str> = Some("CONFIG_PREEMPT=y\n# CONFIG_PREEMPT_LAZY is not set\n");
+    for (made, model) in [
+        (by_version("6.12.9", DYNAMIC, "preempt=full", None), "model full"),
+        (by_version("6.12.9", DYNAMIC, "preempt=none", None), "model none)"),
+        (by_version("6.12.9", DYNAMIC, "", Some("CONFIG_PREEMPT_VOLUNTARY=y\n")), "model voluntary"),
+        (by_version("6.1.0", "#1 SMP PREEMPT", "", None), "model full"),
+        (by_version("6.18.0", "#1 SMP PREEMPT", "", FULL), "model full"),
+        (by_version("6.1.0", "#1 SMP Debian", "", None), "none or voluntary"),
+        (by_version("6.12.9", "#1 SMP PREEMPT_RT Debian", "", None), "PREEMPT_RT"),
+    ] {
+        let finding = made.finding("preemption");
+        assert!(finding.title.contains(model), "{model}: {}", finding.title);
+        // which other models there are is not known
+        assert!(finding.advice.is_some_and(|a| !a.contains("echo lazy")), "{model}");
+    }
+    for made in [
+        by_version("6.18.0", "#1 SMP PREEMPT", "", LAZY),
+        by_version("6.18.0", DYNAMIC, "preempt=lazy", None),
+    ] {
+        assert!(matches!(made.rule("preemption"), Ruled::Passed));
+    }
+}
+
+#[test]
+fn a_model_that_the_files_do_not_tell_is_not_known() {
+    const DYNAMIC: &str = "#1 SMP PREEMPT_DYNAMIC";
+    for (made, reason) in [
+        (by_version("6.12.9", DYNAMIC, "quiet", None), "default model of this kernel is not known"),
+        // Linux 7.0 may have dropped it
+        (by_version("7.0.1", DYNAMIC, "preempt=none", None), "may ignore preempt=none"),
+        (by_version("6.12.9", DYNAMIC, "preempt=hard", None), "may ignore preempt=hard"),
+        (by_version("6.18.0", "#1 SMP PREEMPT", "", None), "full or lazy"),
+    ] {
+        let Ruled::Undecided(why) = made.rule("preemption") else { panic!("{reason}") };
+        assert!(why.contains(reason) && why.contains(MODELS), "{why}");
+    }
+}
