@@ -393,6 +393,7 @@ mod tests {
                 fifo: None,
                 all_cpus: false,
                 ring: 1 << 18,
+                until: None,
             },
             attribution: Attribution::Auto,
             node: 7,
