@@ -32,4 +32,5 @@ pub mod top;
 pub mod trace;
 pub mod tune;
 pub mod units;
+mod until;
 pub mod vm;

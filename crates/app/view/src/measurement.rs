@@ -8,6 +8,7 @@ use colony_study::format::{NOT_SEEN, seen};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, percent, three, time};
+use crate::until;
 
 /// Sources shown; the rest is summed up in one row.
 const ROWS: usize = 16;
@@ -26,6 +27,7 @@ pub fn render(m: &Measurement) -> String {
     for warning in &m.warnings {
         let _ = writeln!(w, "{}", wrap(&format!("note: {warning}")));
     }
+    out.push_str(&until::render(m));
     out
 }
 

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::attrib::Cause;
 use crate::selfish::ObservedCpu;
+use crate::until::UntilReport;
 use colony_trace::Source;
 
 /// The result of one measurement, with all it takes to run it again.
@@ -43,6 +44,9 @@ pub struct Measurement {
     /// the trace it has the source `observer`. `None` without attribution: then it is part of the other figures.
     #[serde(default)]
     pub measuring_itself: Option<SourceReport>,
+    /// The detour that ended the measurement; `None` if no condition was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UntilReport>,
 }
 
 /// The detours that the observer of one CPU saw.
