@@ -275,6 +275,13 @@ pub fn measure(
         residue_ns: results.residue_ns(),
     };
     let mut warnings = node.warnings();
+    if config.observe.until.is_some() && cpu::usable()?.without(&config.observe.cpus).is_empty() {
+        warnings.push(
+            "every CPU was observed, so a thread of the measurement itself may be the detour that ended it: leave a CPU \
+             out with --cpus"
+                .into(),
+        );
+    }
     warn(&mut warnings, &per_cpu, lost_events, unkept);
     let measurement = Measurement {
         schema: Measurement::SCHEMA.into(),

@@ -119,12 +119,8 @@ impl UntilReport {
     pub(crate) fn reached(condition: Condition, mut detour: LimitDetour, seen: Seen, spans: &[Span]) -> Self {
         let end_ns = seen.start_ns.saturating_add_unsigned(seen.duration_ns);
         let from_ns = seen.start_ns.saturating_sub_unsigned(BEFORE_NS);
-        let ran = |s: &Span| Ran {
-            at_ns: s.start_ns - seen.start_ns,
-            duration_ns: s.end_ns.abs_diff(s.start_ns),
-            source: s.origin.source.clone(),
-        };
-        let before = spans.iter().filter(|s| s.end_ns > from_ns && s.end_ns <= seen.start_ns);
+        let before: Vec<&Span> =
+            spans.iter().filter(|s| s.end_ns > from_ns && s.end_ns <= seen.start_ns).collect();
         let during: Vec<&Span> = overlapping(spans, seen.start_ns, end_ns).collect();
         let of_source = |s: &&&Span| Some(&s.origin.source) == detour.source.as_ref();
         let source_ns: u64 = during
@@ -136,8 +132,8 @@ impl UntilReport {
         Self {
             reached: true,
             detour: Some(detour),
-            before: before.map(ran).collect(),
-            during: during.into_iter().map(ran).collect(),
+            before: runs(&before, seen.start_ns),
+            during: runs(&during, seen.start_ns),
             ..Self::not_reached(condition)
         }
     }
@@ -205,6 +201,21 @@ impl UntilReport {
     }
 }
 
+/// The spans by begin and length. A span that only goes on with the one before it, as a task does after a page fault, is part of it.
+fn runs(spans: &[&Span], detour_ns: i64) -> Vec<Ran> {
+    let is_same_run =
+        |a: &&Span, b: &&Span| a.end_ns == b.start_ns && !b.begins && a.origin.source == b.origin.source;
+    let run = |run: &[&Span]| {
+        let (first, last) = (run.first()?, run.last()?);
+        Some(Ran {
+            at_ns: first.start_ns - detour_ns,
+            duration_ns: last.end_ns.abs_diff(first.start_ns),
+            source: first.origin.source.clone(),
+        })
+    };
+    spans.chunk_by(is_same_run).filter_map(run).collect()
+}
+
 /// The spans that have a part between `from_ns` and `to_ns`.
 fn overlapping(spans: &[Span], from_ns: i64, to_ns: i64) -> impl Iterator<Item = &Span> {
     spans.iter().filter(move |s| s.start_ns < to_ns && s.end_ns > from_ns)
@@ -268,6 +279,15 @@ mod tests {
         assert_eq!(told(&until.before), [(-500_000, 1_000)]);
         assert_eq!(told(&until.during), [(100, 90_000), (90_100, 8_900)]);
         assert_eq!(until.detour.and_then(|d| d.source_ns), Some(90_000));
+    }
+
+    #[test]
+    fn a_task_that_goes_on_after_a_page_fault_is_one_run() {
+        let goes_on = Span { begins: false, ..span(5_030_000, 5_060_000, "thread:daemon") };
+        let spans =
+            [span(5_000_100, 5_030_000, "thread:daemon"), goes_on, span(5_060_000, 5_061_000, "softirq:RCU")];
+        let until = UntilReport::reached(condition(), detour("thread:daemon"), SEEN, &spans);
+        assert_eq!(until.during.iter().map(|r| r.duration_ns).collect::<Vec<_>>(), [59_900, 1_000]);
     }
 
     #[test]
