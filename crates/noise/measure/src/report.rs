@@ -8,7 +8,7 @@ use colony_time::tsc::Calibration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::attrib::Cause;
+use crate::attrib::{Cause, IpiReport};
 use crate::selfish::ObservedCpu;
 use crate::until::UntilReport;
 use colony_trace::Source;
@@ -123,6 +123,9 @@ pub struct AttributionReport {
     pub lost_events: u64,
     /// Tracepoints this kernel does not have.
     pub missing_tracepoints: Vec<String>,
+    /// Senders of interprocessor interrupts to the observed CPUs; `None` without attribution.
+    #[serde(default)]
+    pub ipi: Option<IpiReport>,
     /// Share explained, all sources counted.
     pub explained: Explained,
     /// Share explained with `throttle` left out of the sum and of what is explained: a real-time

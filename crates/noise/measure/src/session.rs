@@ -270,6 +270,7 @@ pub fn measure(
         reason: no_probe,
         lost_events,
         missing_tracepoints: probe.as_ref().map(|p| p.missing().to_vec()).unwrap_or_default(),
+        ipi: probe.as_ref().map(Probe::ipi_senders),
         explained: report::explained(&sources, None),
         explained_without_throttle: report::explained(&sources, Some(&Source::Throttle)),
         residue_ns: results.residue_ns(),

@@ -7,14 +7,16 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use colony_node::cpu::CpuSet;
-use libbpf_rs::Btf;
 use libbpf_rs::btf::types::Typedef;
 use libbpf_rs::skel::{OpenSkel, Skel, SkelBuilder};
-use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
+use libbpf_rs::{Btf, MapCore, MapFlags};
+use nix::sys::mman::{MapFlags as Sharing, ProtFlags, mmap, munmap};
 
 use super::event::Event;
+use super::senders::{self, IpiReport};
 use super::skel::{self, types};
 use super::stack::KernelStack;
+use super::symbols::Symbols;
 
 /// The reasons for a measurement without attribution.
 #[derive(Debug, thiserror::Error)]
@@ -66,6 +68,9 @@ const _: () = {
     assert!(offset_of!(RingHead, lost) == offset_of!(types::ring, lost));
 };
 
+// SAFETY: only integers, and no padding between them (a C struct whose gaps are fields).
+unsafe impl colony_bpf::Plain for types::sender {}
+
 /// Tracepoint programs on the measured CPUs.
 pub struct Probe {
     cpus: Vec<usize>,
@@ -89,8 +94,8 @@ impl Probe {
         Self::attach_all(cpus, false)
     }
 
-    /// As [`attach`](Self::attach); also keeps the kernel's stack at every event, which takes the measured CPU about a
-    /// microsecond more an event.
+    /// As [`attach`](Self::attach); also keeps the kernel's stack at every event, which takes the measured CPU about
+    /// two microseconds more an event.
     ///
     /// # Errors
     /// As [`attach`](Self::attach).
@@ -109,11 +114,14 @@ impl Probe {
         }
         if let Some(data) = open.maps.rodata_data.as_deref_mut() {
             data.stack_len = if with_stacks { STACK_LEN as u32 } else { 0 };
+            data.measured_words = cpus.iter().max().map_or(0, |highest| highest / 64 + 1) as u32;
             data.ring_len = RING_LEN as u32;
             for (slot, &cpu) in cpus.iter().enumerate() {
                 let highest = data.slot_of.len() - 1;
                 let of_cpu = data.slot_of.get_mut(cpu).ok_or(ProbeError::Cpu { cpu, highest })?;
                 *of_cpu = slot as u16 + 1;
+                // there are as many bits as places in `slot_of`
+                data.measured[cpu / 64] |= 1 << (cpu % 64);
             }
         }
         let missing = leave_out_missing(&mut open)?;
@@ -199,6 +207,35 @@ impl Probe {
         all
     }
 
+    /// Senders of interprocessor interrupts to the measured CPUs so far.
+    #[must_use]
+    pub fn ipi_senders(&self) -> IpiReport {
+        let missing: Vec<&str> =
+            self.missing.iter().map(String::as_str).filter(|name| name.starts_with("ipi_send_")).collect();
+        if !missing.is_empty() {
+            let reason = format!("this kernel has no tracepoint {} (Linux 6.4 has them)", missing.join(", "));
+            return IpiReport { not_known: Some(reason), ..IpiReport::default() };
+        }
+        let senders = &self.skel.maps.senders;
+        let of_key = |key: Vec<u8>| {
+            let count = senders.lookup(&key, MapFlags::ANY).ok()??;
+            Some((colony_bpf::read(&key)?, u64::from_ne_bytes(count.try_into().ok()?)))
+        };
+        let raw: Vec<(types::sender, u64)> = senders.keys().filter_map(of_key).collect();
+        let symbols = if raw.is_empty() { None } else { Some(Symbols::of_kernel()) };
+        let (symbols, no_functions) = match symbols {
+            Some(Ok(symbols)) => (Some(symbols), None),
+            Some(Err(e)) => (None, Some(e.to_string())),
+            None => (None, None),
+        };
+        IpiReport {
+            not_known: None,
+            no_functions,
+            lost: self.skel.maps.bss_data.as_deref().map_or(0, |bss| bss.senders_lost),
+            senders: senders::named(&raw, symbols.as_ref()),
+        }
+    }
+
     fn head(&self, slot: usize) -> &RingHead {
         // SAFETY: the mapping holds one RingHead a slot and lives as long as self; the kernel
         // changes it concurrently, which the atomics allow.
@@ -222,7 +259,7 @@ fn leave_out_missing(open: &mut skel::OpenAttribSkel<'static>) -> Result<Vec<Str
     let mut missing = Vec::new();
     for mut program in open.open_object_mut().progs_mut() {
         let section = program.section().to_string_lossy().into_owned();
-        let tracepoint = section.strip_prefix("tp_btf/").unwrap_or(&section).to_owned();
+        let tracepoint = section.rsplit('/').next().unwrap_or(&section).to_owned();
         if kernel.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_none() {
             program.set_autoload(false);
             missing.push(tracepoint);
@@ -244,7 +281,7 @@ impl Mapped {
         let size = NonZeroUsize::new(len).ok_or(nix::errno::Errno::EINVAL)?;
         // SAFETY: a new mapping at an address of the kernel's choice; nothing else refers to it.
         let at = unsafe {
-            mmap(None, size, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, fd, 0)?
+            mmap(None, size, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, Sharing::MAP_SHARED, fd, 0)?
         };
         Ok(Self { at, len })
     }
@@ -261,7 +298,6 @@ impl Drop for Mapped {
 mod tests {
     use super::super::event::Kind;
     use super::super::stack::StackKind;
-    use super::super::symbols::Symbols;
     use super::*;
 
     #[test]
@@ -334,5 +370,78 @@ mod tests {
         let sleeps = |stack: &Vec<String>| stack.iter().any(|f| f.contains("nanosleep"));
         assert!(frames.iter().any(sleeps), "{frames:#?}");
         assert!(frames.iter().flatten().all(|f| !f.contains("bpf_")), "{frames:#?}");
+    }
+
+    #[test]
+    fn a_task_that_interrupts_a_measured_cpu_is_named_with_the_function_it_calls_there() {
+        let cpus: Vec<usize> = colony_node::cpu::usable().expect("linux").iter().collect();
+        let [first, .., last] = cpus[..] else {
+            colony_testing::skip("needs two CPUs");
+            return;
+        };
+        let mut probe = match Probe::attach(&[last].into_iter().collect()) {
+            Ok(p) => p,
+            Err(ProbeError::Unavailable(e)) => {
+                colony_testing::skip(e);
+                return;
+            }
+            Err(e) => panic!("{e}"),
+        };
+        probe.start();
+        colony_node::cpu::pin(first).expect("usable");
+        assert_eq!(membarrier(1 << 4), 0, "MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED");
+        // a thread of this process that runs on the measured CPU is interrupted by a barrier for the process
+        let end = std::sync::atomic::AtomicBool::new(false);
+        let seen = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                let _ = colony_node::cpu::pin(last);
+                while !end.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+            let seen = sent_by_barriers(&probe);
+            end.store(true, Ordering::Relaxed);
+            seen
+        });
+        match seen {
+            Ok(()) => {}
+            Err(IpiReport { not_known: Some(reason), .. } | IpiReport { no_functions: Some(reason), .. }) => {
+                colony_testing::skip(reason);
+            }
+            Err(report) => panic!("{:#?}", report.senders),
+        }
+    }
+
+    fn membarrier(command: i32) -> i64 {
+        // SAFETY: `membarrier` takes integers and touches no memory of this process.
+        unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) }
+    }
+
+    /// True for a sender that is the calling thread.
+    fn is_of_barrier(sender: &crate::attrib::IpiSender) -> bool {
+        let function = |name: &Option<String>| {
+            name.as_deref().is_some_and(|n| n.contains("membarrier") || n == "ipi_mb")
+        };
+        sender.pid == nix::unistd::gettid().as_raw()
+            && (function(&sender.callsite) || function(&sender.callback))
+    }
+
+    /// Barriers until one was seen, a hundred thousand at most: under load the other thread may not run. The error is what was
+    /// seen instead.
+    fn sent_by_barriers(probe: &Probe) -> Result<(), IpiReport> {
+        for _ in 0..100 {
+            for _ in 0..1000 {
+                // MEMBARRIER_CMD_PRIVATE_EXPEDITED
+                membarrier(1 << 3);
+            }
+            let report = probe.ipi_senders();
+            if report.senders.iter().any(is_of_barrier) {
+                return Ok(());
+            }
+            if report.not_known.is_some() || report.no_functions.is_some() {
+                return Err(report);
+            }
+        }
+        Err(probe.ipi_senders())
     }
 }

@@ -66,6 +66,14 @@ impl Symbols {
         names
     }
 
+    /// The function that `address` lies in, without its offset: `function` or `function [module]`; `None` if it is in none.
+    #[must_use]
+    pub fn function_at(&self, address: u64) -> Option<String> {
+        let behind = self.functions.partition_point(|(start, _)| *start <= address);
+        let (start, name) = self.functions.get(behind.checked_sub(1)?)?;
+        (address - start < LONGEST_FUNCTION).then(|| name.replace('\t', " "))
+    }
+
     fn name(&self, address: u64) -> String {
         // a return address may lie behind the last instruction of its function
         let behind = self.functions.partition_point(|(start, _)| *start < address);
@@ -120,7 +128,9 @@ mod tests {
     proptest! {
         #[test]
         fn no_file_and_no_address_panics(file: Vec<u8>, addresses: Vec<u64>) {
-            let _ = Symbols::parse(&file).names(&addresses);
+            let symbols = Symbols::parse(&file);
+            let _ = symbols.names(&addresses);
+            let _ = addresses.iter().map(|a| symbols.function_at(*a)).collect::<Vec<_>>();
         }
     }
 }
