@@ -93,8 +93,8 @@ fn events(w: &mut String, until: &UntilReport) -> std::fmt::Result {
     writeln!(w, "{}", table::trimmed(&t))?;
     if skipped + more > 0 {
         let shown = format!(
-            "not shown (--json has them): {skipped} earlier, {} later",
-            counted(more as u64, "event")
+            "not shown (--json has them): {} earlier, {more} later",
+            counted(skipped as u64, "event")
         );
         writeln!(w, "{}", wrap(&shown))?;
     }

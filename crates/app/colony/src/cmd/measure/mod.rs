@@ -129,7 +129,7 @@ fn chosen_cpus(args: &Args) -> anyhow::Result<CpuSet> {
         return Ok(cpus.clone());
     }
     let usable = cpu::usable()?;
-    let leaves_one = args.fifo.is_some() && !args.all_cpus || args.until.is_some() && usable.len() > 1;
+    let leaves_one = !args.all_cpus && (args.fifo.is_some() || args.until.is_some() && usable.len() > 1);
     let spare: CpuSet = usable.first().filter(|_| leaves_one).into_iter().collect();
     Ok(usable.without(&spare))
 }
