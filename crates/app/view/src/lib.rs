@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod health;
 pub mod injection;
 pub mod io_scaling;
+mod ipi;
 mod keeper;
 pub mod layout;
 pub mod lb;

@@ -3,21 +3,16 @@
 
 use std::fmt::Write;
 
-use colony_measure::attrib::IpiSender;
 use colony_measure::{Explained, Measurement, SourceReport};
 use colony_study::format::{NOT_SEEN, seen};
 
+use crate::ipi;
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, percent, three, time};
 use crate::until;
 
 /// Sources shown; the rest is summed up in one row.
 const ROWS: usize = 16;
-
-/// Senders of interprocessor interrupts shown.
-const SENDERS: usize = 6;
-/// The sources that are sent by other CPUs.
-const IPIS: [&str; 3] = ["irq:call_function", "irq:call_function_single", "irq:reschedule"];
 
 /// The measurement as text of at most 80 columns.
 #[must_use]
@@ -28,7 +23,7 @@ pub fn render(m: &Measurement) -> String {
     let _ = head(w, m);
     let _ = writeln!(w, "{}", per_cpu(m));
     let _ = writeln!(w, "{}", sources(m));
-    let _ = ipi_senders(w, m);
+    w.push_str(&ipi::render(m));
     let _ = measuring_itself(w, m);
     let _ = explained(w, m);
     for warning in &m.warnings {
@@ -99,53 +94,6 @@ fn source_row(s: &SourceReport) -> [String; 7] {
         seen(s.detours, time(s.lengths.p50_ns as f64)),
         seen(s.detours, time(s.lengths.max_ns as f64)),
     ]
-}
-
-/// Senders of the interprocessor interrupts that the observed CPUs got.
-fn ipi_senders(w: &mut String, m: &Measurement) -> std::fmt::Result {
-    let is_sent = |s: &SourceReport| IPIS.contains(&s.source.to_string().as_str()) && s.events > Some(0);
-    let Some(ipi) = m.attribution.ipi.as_ref().filter(|_| m.sources.iter().any(is_sent)) else {
-        return Ok(());
-    };
-    if let Some(reason) = &ipi.not_known {
-        return writeln!(
-            w,
-            "{}",
-            wrap(&format!("senders of interprocessor interrupts: not known: {reason}"))
-        );
-    }
-    let senders: Vec<&IpiSender> =
-        ipi.senders.iter().filter(|s| IPIS.contains(&s.source.to_string().as_str())).collect();
-    writeln!(w, "senders of interprocessor interrupts to these CPUs:")?;
-    for sender in senders.iter().take(SENDERS) {
-        writeln!(w, "{}", wrap(&sender_line(sender)))?;
-    }
-    if let Some(rest) = senders.get(SENDERS..).filter(|rest| !rest.is_empty()) {
-        let sent = count(rest.iter().map(|s| s.sent).sum());
-        writeln!(w, "{}", wrap(&format!("{} more (--json): {sent}", counted(rest.len() as u64, "sender"))))?;
-    }
-    if ipi.lost > 0 {
-        writeln!(
-            w,
-            "{}",
-            wrap(&format!("senders not counted, because the list was full: {}", count(ipi.lost)))
-        )?;
-    }
-    ipi.no_functions.as_ref().map_or(Ok(()), |reason| {
-        writeln!(w, "{}", wrap(&format!("functions of the senders: not known: {reason}")))
-    })
-}
-
-fn sender_line(s: &IpiSender) -> String {
-    let task = name(&s.task, 16);
-    let mut line = format!("{} {}: {task} (thread {}) on CPU {}", s.source, count(s.sent), s.pid, s.cpu);
-    if let Some(callback) = &s.callback {
-        line += &format!(", calls {callback}");
-    }
-    if let Some(callsite) = &s.callsite {
-        line += &format!(", from {callsite}");
-    }
-    line
 }
 
 /// Time that the measurement itself took, which is in no other figure.

@@ -87,11 +87,14 @@ fn senders_of_interrupts_are_listed_or_the_reason_for_none() {
         callback: Some("c".repeat(60)),
         callsite: Some("s".repeat(60)),
     };
-    let known = IpiReport { lost: MANY, senders: vec![sender; 9], ..IpiReport::default() };
+    let other = |i: i32| IpiSender { callsite: Some(format!("function_{i}")), pid: i, ..sender.clone() };
+    let of_many_threads = (0..5).map(|pid| IpiSender { pid, cpu: 7, ..sender.clone() });
+    let senders = (0..8).map(other).chain(of_many_threads).collect();
+    let known = IpiReport { lost: MANY, senders, ..IpiReport::default() };
     m.attribution.ipi = Some(known);
     let text = colony_view::measurement::render(&m);
     check(&text);
-    assert!(text.contains("3 senders more (--json)"), "{text}");
+    assert!(text.contains("3 rows more (--json has all)") && text.contains("(5 threads) on CPU 7"), "{text}");
     m.attribution.ipi = Some(IpiReport { not_known: Some(WARNING.into()), ..IpiReport::default() });
     let text = colony_view::measurement::render(&m);
     check(&text);
