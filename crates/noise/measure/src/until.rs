@@ -163,7 +163,7 @@ impl UntilReport {
         let mut of_source: Vec<&Span> =
             overlapping(spans, seen.start_ns, end_ns).filter(|s| Some(&s.origin.source) == source).collect();
         if of_source.is_empty() {
-            return Err("no event of the kernel shows what ran".into());
+            return Err("no event of the kernel explains most of the detour".into());
         }
         of_source.sort_by_key(|s| std::cmp::Reverse(s.end_ns - s.start_ns));
         // an event has the instant at which it ended one span, and began the next
