@@ -10,7 +10,7 @@ use colony_node::record::{self, NodeRecord};
 use colony_time::tsc::{Calibration, ClockMap};
 
 use super::following::Following;
-use super::report::{self, AttributionReport, CpuReport, Measurement};
+use super::report::{self, AttributionReport, CpuReport, Measurement, SourceReport};
 use super::results::{Results, seen};
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::{self, Probe, attribute};
@@ -79,6 +79,9 @@ pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(50);
 const CHECK_END_EVERY: Duration = Duration::from_millis(2);
 /// Drains between two anchors of the clock map: about a second.
 const ANCHOR_EVERY: u32 = 20;
+/// A warning about a measurement with a condition.
+const OBSERVES_EVERY_CPU: &str = "every CPU was observed, so a thread of the measurement itself may be the detour that ended it: \
+                                  leave a CPU out with --cpus";
 /// Most single detours a measurement keeps over all CPUs: 1 GiB.
 const MAX_KEPT: usize = 1 << 26;
 
@@ -265,23 +268,10 @@ pub fn measure(
         }
     }
     let (sources, measuring_itself) = results.sources(per_cpu.iter().map(|c| c.observed_s).sum());
-    let attribution = AttributionReport {
-        active: probe.is_some(),
-        reason: no_probe,
-        lost_events,
-        missing_tracepoints: probe.as_ref().map(|p| p.missing().to_vec()).unwrap_or_default(),
-        ipi: probe.as_ref().map(Probe::ipi_senders),
-        explained: report::explained(&sources, None),
-        explained_without_throttle: report::explained(&sources, Some(&Source::Throttle)),
-        residue_ns: results.residue_ns(),
-    };
+    let attribution = coverage(probe.as_ref(), no_probe, lost_events, &sources, results.residue_ns());
     let mut warnings = node.warnings();
     if config.observe.until.is_some() && cpu::usable()?.without(&config.observe.cpus).is_empty() {
-        warnings.push(
-            "every CPU was observed, so a thread of the measurement itself may be the detour that ended it: leave a CPU \
-             out with --cpus"
-                .into(),
-        );
+        warnings.push(OBSERVES_EVERY_CPU.into());
     }
     warn(&mut warnings, &per_cpu, lost_events, unkept);
     let measurement = Measurement {
@@ -303,6 +293,26 @@ pub fn measure(
     let end_ns = seen.iter().map(|c| clocks.tai_ns(c.end)).max().unwrap_or_default();
     let trace = results.trace(&measurement, end_ns, unkept);
     Ok((measurement, trace))
+}
+
+/// What the attribution could see, and how much it explains.
+fn coverage(
+    probe: Option<&Probe>,
+    no_probe: Option<String>,
+    lost_events: u64,
+    sources: &[SourceReport],
+    residue_ns: u64,
+) -> AttributionReport {
+    AttributionReport {
+        active: probe.is_some(),
+        reason: no_probe,
+        lost_events,
+        missing_tracepoints: probe.map(|p| p.missing().to_vec()).unwrap_or_default(),
+        ipi: probe.map(Probe::ipi_senders),
+        explained: report::explained(sources, None),
+        explained_without_throttle: report::explained(sources, Some(&Source::Throttle)),
+        residue_ns,
+    }
 }
 
 fn still_online(cpus: &CpuSet) -> Result<(), MeasureError> {

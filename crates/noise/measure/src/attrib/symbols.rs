@@ -10,12 +10,27 @@ pub enum SymbolsError {
     /// The file cannot be read.
     #[error("reading {KALLSYMS}: {0}; the kernel needs CONFIG_KALLSYMS")]
     Read(std::io::Error),
-    /// The kernel hides the addresses.
+    /// The kernel hides the addresses from this process.
     #[error(
-        "the kernel hides the addresses of its functions (kernel.kptr_restrict is {0}); run as root after \
-         `sysctl kernel.kptr_restrict=1`"
+        "the kernel hides the addresses of its functions from this process (kernel.kptr_restrict is {0}); run as root or with \
+         CAP_SYSLOG"
     )]
-    Hidden(String),
+    Privilege(String),
+    /// The kernel hides the addresses from everybody.
+    #[error(
+        "the kernel hides the addresses of its functions (kernel.kptr_restrict is 2); run `sysctl kernel.kptr_restrict=1` as root"
+    )]
+    Hidden,
+}
+
+impl SymbolsError {
+    /// The error for hidden addresses under this value of `kernel.kptr_restrict`.
+    fn hidden(kptr_restrict: &str) -> Self {
+        match kptr_restrict.trim() {
+            "2" => Self::Hidden,
+            other => Self::Privilege(other.to_owned()),
+        }
+    }
 }
 
 /// Functions of the kernel and of its modules by address.
@@ -40,9 +55,8 @@ impl Symbols {
     pub fn of_kernel() -> Result<Self, SymbolsError> {
         let symbols = Self::parse(&std::fs::read(KALLSYMS).map_err(SymbolsError::Read)?);
         if symbols.functions.is_empty() {
-            let restrict = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict");
-            let value = restrict.map_or_else(|_| "not readable".to_owned(), |v| v.trim().to_owned());
-            return Err(SymbolsError::Hidden(value));
+            let value = std::fs::read_to_string("/proc/sys/kernel/kptr_restrict");
+            return Err(SymbolsError::hidden(&value.unwrap_or_else(|_| "not readable".into())));
         }
         Ok(symbols)
     }
@@ -123,6 +137,8 @@ mod tests {
     fn hidden_addresses_are_no_symbols() {
         let hidden = Symbols::parse(b"0000000000000000 T _stext\n0000000000000000 t schedule\n");
         assert!(hidden.functions.is_empty());
+        assert!(SymbolsError::hidden("2\n").to_string().contains("sysctl kernel.kptr_restrict=1"));
+        assert!(SymbolsError::hidden("1\n").to_string().contains("is 1); run as root or with CAP_SYSLOG"));
     }
 
     proptest! {
