@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exit codes: 0 done, 1 the run failed, 2 wrong use, 126 and 127 a program of `colony run` that cannot be started.
+//! Exit codes: 0 done, 1 the run failed, 2 wrong use, 3 a measurement that its condition ended, 126 and 127 a program of `colony run` that cannot be started.
 
 use std::process::ExitCode;
 
@@ -28,6 +28,10 @@ use colony_timeline::TimelineError;
 use colony_trace::{Problem, TraceError};
 use colony_tune::TuneError;
 use colony_vm::VmError;
+
+/// The exit code of a measurement that a detour ended (`colony measure --until`). Peers such as rtla exit with 2 then, which is
+/// wrong use here.
+pub(crate) const LIMIT_REACHED: u8 = 3;
 
 /// A wish the user can correct by other words.
 #[derive(Debug)]

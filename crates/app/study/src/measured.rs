@@ -112,6 +112,7 @@ impl Measuring {
                 fifo: None,
                 all_cpus: false,
                 ring: 1 << 20,
+                until: None,
             },
             attribution: Attribution::Auto,
             node: 0,

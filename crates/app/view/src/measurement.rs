@@ -6,8 +6,10 @@ use std::fmt::Write;
 use colony_measure::{Explained, Measurement, SourceReport};
 use colony_study::format::{NOT_SEEN, seen};
 
+use crate::ipi;
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, percent, three, time};
+use crate::until;
 
 /// Sources shown; the rest is summed up in one row.
 const ROWS: usize = 16;
@@ -21,11 +23,13 @@ pub fn render(m: &Measurement) -> String {
     let _ = head(w, m);
     let _ = writeln!(w, "{}", per_cpu(m));
     let _ = writeln!(w, "{}", sources(m));
+    w.push_str(&ipi::render(m));
     let _ = measuring_itself(w, m);
     let _ = explained(w, m);
     for warning in &m.warnings {
         let _ = writeln!(w, "{}", wrap(&format!("note: {warning}")));
     }
+    out.push_str(&until::render(m));
     out
 }
 

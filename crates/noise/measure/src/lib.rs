@@ -8,12 +8,15 @@
 //! [`Measurement`] (what `--json` prints) and the [`Trace`](colony_trace::Trace) (what `--out` keeps).
 
 pub mod attrib;
+mod following;
 mod live;
 mod report;
 mod results;
 pub mod selfish;
 mod session;
+mod until;
 
 pub use live::{Frame, FrameCpu, Live};
 pub use report::{AttributionReport, CpuReport, Explained, Lengths, Measurement, SourceReport};
 pub use session::{Attribution, Config, MeasureError, measure};
+pub use until::{BEFORE_NS, LimitDetour, Ran, StackEvent, StackReport, ThenReport, UntilReport};

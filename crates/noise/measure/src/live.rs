@@ -122,6 +122,7 @@ mod tests {
             fifo: None,
             all_cpus: false,
             ring: 1 << 16,
+            until: None,
         };
         let began = std::time::Instant::now();
         let mut live =

@@ -8,8 +8,9 @@ use colony_time::tsc::Calibration;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-use crate::attrib::Cause;
+use crate::attrib::{Cause, IpiReport};
 use crate::selfish::ObservedCpu;
+use crate::until::UntilReport;
 use colony_trace::Source;
 
 /// The result of one measurement, with all it takes to run it again.
@@ -43,6 +44,9 @@ pub struct Measurement {
     /// the trace it has the source `observer`. `None` without attribution: then it is part of the other figures.
     #[serde(default)]
     pub measuring_itself: Option<SourceReport>,
+    /// The detour that ended the measurement; `None` if no condition was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UntilReport>,
 }
 
 /// The detours that the observer of one CPU saw.
@@ -119,6 +123,9 @@ pub struct AttributionReport {
     pub lost_events: u64,
     /// Tracepoints this kernel does not have.
     pub missing_tracepoints: Vec<String>,
+    /// Senders of interprocessor interrupts to the observed CPUs; `None` without attribution.
+    #[serde(default)]
+    pub ipi: Option<IpiReport>,
     /// Share explained, all sources counted.
     pub explained: Explained,
     /// Share explained with `throttle` left out of the sum and of what is explained: a real-time

@@ -8,17 +8,22 @@ use colony_time::tsc::ClockMap;
 use super::report::{CpuReport, Lengths, Measurement, SourceReport};
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::Span;
-use crate::attrib::{Cause, attribute};
-use crate::selfish::{Gap, ObservedCpu, recorder};
+use crate::attrib::{Cause, Probe, attribute};
+use crate::selfish::{Condition, Gap, ObservedCpu, recorder};
+use crate::until::{LimitDetour, UntilReport};
 use colony_trace::{Class, Detour, Source, Trace, TraceMeta};
 
 /// Gaps as detours on the events' clock.
 pub(super) fn seen(gaps: &[Gap], smallest_loop: u64, clocks: &ClockMap) -> Vec<Seen> {
-    let one = |g: &Gap| Seen {
-        start_ns: clocks.monotonic_ns(g.end.saturating_sub(g.length)),
-        duration_ns: clocks.calibration().to_ns(g.length.saturating_sub(smallest_loop)) as u64,
-    };
-    gaps.iter().map(one).collect()
+    gaps.iter().map(|gap| seen_one(gap, smallest_loop, clocks)).collect()
+}
+
+/// A gap as a detour on the events' clock.
+fn seen_one(gap: &Gap, smallest_loop: u64, clocks: &ClockMap) -> Seen {
+    Seen {
+        start_ns: clocks.monotonic_ns(gap.end.saturating_sub(gap.length)),
+        duration_ns: clocks.calibration().to_ns(gap.length.saturating_sub(smallest_loop)) as u64,
+    }
 }
 
 /// Rows and causes of all CPUs while they come together.
@@ -75,6 +80,44 @@ impl<'a> Results<'a> {
         self.classes.extend(classes);
         self.residue_ns += residue_ns;
         report
+    }
+
+    /// The report of the detour on which the observer of `cpu` ended, after [`add`](Self::add) of that CPU.
+    /// The measurement began at `began_ns`, TAI.
+    pub(super) fn until(
+        &self,
+        condition: Condition,
+        cpu: &ObservedCpu,
+        spans: &[Span],
+        began_ns: i64,
+        probe: Option<&Probe>,
+    ) -> UntilReport {
+        let Some(gap) = cpu.over_limit else { return UntilReport::not_reached(condition) };
+        let seen = seen_one(&gap, cpu.cost.smallest, self.clocks);
+        let start_ns = self.clocks.tai_ns(gap.end.saturating_sub(gap.length));
+        let source = probe.and_then(|_| {
+            let of_dropped = || attribute(&[seen], spans, 0).main.pop();
+            self.source_at(cpu.cpu, start_ns).cloned().or_else(of_dropped)
+        });
+        let detour = LimitDetour {
+            cpu: cpu.cpu,
+            start_ns,
+            after_ns: u64::try_from(start_ns - began_ns).unwrap_or(0),
+            duration_ns: seen.duration_ns,
+            source,
+            source_ns: None,
+        };
+        let mut report = UntilReport::reached(condition, detour, seen, spans);
+        if let Some(probe) = probe {
+            report.add_stack(seen, spans, &probe.stacks(cpu.cpu));
+        }
+        report
+    }
+
+    /// The source of a detour of `cpu` that begins at this TAI instant; `None` if its row was dropped.
+    fn source_at(&self, cpu: usize, start_ns: i64) -> Option<&Source> {
+        let is_it = |d: &Detour| usize::from(d.cpu) == cpu && d.start_ns == start_ns;
+        self.rows.iter().rev().find(|(d, _)| is_it(d)).map(|(_, source)| source)
     }
 
     /// Counts the events that began while the CPU was observed.

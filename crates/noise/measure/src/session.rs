@@ -1,23 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs observers and probe together and puts their results together.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::record::{self, NodeRecord};
-use colony_node::task;
 use colony_time::tsc::{Calibration, ClockMap};
 
-use super::report::{self, AttributionReport, CpuReport, Measurement};
+use super::following::Following;
+use super::report::{self, AttributionReport, CpuReport, Measurement, SourceReport};
 use super::results::{Results, seen};
-use crate::attrib::event::Event;
 use crate::attrib::join::{Attributed, Seen};
-use crate::attrib::spans::{Span, Tracker};
 use crate::attrib::{self, Probe, attribute};
 use crate::selfish::{self, Gaps, ObservedCpu, Observers, SelfishError};
-use colony_inject as inject;
+use crate::until::UntilReport;
 use colony_trace::Source;
 use colony_trace::Trace;
 
@@ -77,8 +75,13 @@ impl MeasureError {
 
 /// The interval at which the rings are emptied.
 pub(super) const DRAIN_EVERY: Duration = Duration::from_millis(50);
+/// The interval at which the end of the observers is looked for, if a detour may end them.
+const CHECK_END_EVERY: Duration = Duration::from_millis(2);
 /// Drains between two anchors of the clock map: about a second.
 const ANCHOR_EVERY: u32 = 20;
+/// A warning about a measurement with a condition.
+const OBSERVES_EVERY_CPU: &str = "every CPU was observed, so a thread of the measurement itself may be the detour that ended it: \
+                                  leave a CPU out with --cpus";
 /// Most single detours a measurement keeps over all CPUs: 1 GiB.
 const MAX_KEPT: usize = 1 << 26;
 
@@ -91,6 +94,7 @@ pub(super) struct Session {
     clocks: ClockMap,
     gaps: Gaps,
     unkept: u64,
+    ends_at_detour: bool,
     steal_before: BTreeMap<usize, u64>,
     _elsewhere: Elsewhere,
 }
@@ -119,6 +123,7 @@ impl Session {
             clocks,
             gaps,
             unkept: 0,
+            ends_at_detour: config.observe.until.is_some(),
             steal_before,
             _elsewhere: elsewhere,
         })
@@ -173,13 +178,24 @@ impl Session {
         self.no_probe.as_deref()
     }
 
+    /// Waits for the next drain. Ends early if a detour has ended the observers: the kernel keeps the latest stacks only.
+    fn wait(&self) {
+        if !self.ends_at_detour {
+            return std::thread::sleep(DRAIN_EVERY);
+        }
+        let start = std::time::Instant::now();
+        while start.elapsed() < DRAIN_EVERY && !self.observers.is_finished() {
+            std::thread::sleep(CHECK_END_EVERY);
+        }
+    }
+
     /// Drains until the observers end, or `progress` says no.
     fn run(&mut self, mut progress: impl FnMut(Duration) -> bool) {
         let start = std::time::Instant::now();
         for round in 1.. {
             let done = self.observers.is_finished();
             if !done {
-                std::thread::sleep(DRAIN_EVERY);
+                self.wait();
             }
             self.drain();
             if round % ANCHOR_EVERY == 0 {
@@ -193,6 +209,12 @@ impl Session {
             }
         }
     }
+}
+
+/// The observer whose detour met the condition first; `None` if none did.
+fn first_over_limit(seen: &[ObservedCpu]) -> Option<usize> {
+    let over = seen.iter().filter_map(|c| Some((c.over_limit?.end, c.cpu)));
+    over.min().map(|(_, cpu)| cpu)
 }
 
 /// Measures. `progress` is called about every 50 ms with the time since the start and may end the
@@ -234,22 +256,23 @@ pub fn measure(
 
     let mut results = Results::new(config.node, &clocks, probe.is_some());
     let mut per_cpu: Vec<CpuReport> = Vec::new();
+    let start_ns = seen.iter().map(|c| clocks.tai_ns(c.start)).min().unwrap_or_default();
+    let last_cpu = first_over_limit(&seen);
+    let mut until = config.observe.until.map(UntilReport::not_reached);
     for cpu in &seen {
         let spans = following.spans(cpu, &clocks).unwrap_or_default();
         let gaps = gaps.remove(&cpu.cpu).unwrap_or_default();
         per_cpu.push(results.add(cpu, &gaps, &spans, steal(cpu.cpu)));
+        if let Some(until) = until.as_mut().filter(|_| last_cpu == Some(cpu.cpu)) {
+            *until = results.until(until.condition, cpu, &spans, start_ns, probe.as_ref());
+        }
     }
     let (sources, measuring_itself) = results.sources(per_cpu.iter().map(|c| c.observed_s).sum());
-    let attribution = AttributionReport {
-        active: probe.is_some(),
-        reason: no_probe,
-        lost_events,
-        missing_tracepoints: probe.as_ref().map(|p| p.missing().to_vec()).unwrap_or_default(),
-        explained: report::explained(&sources, None),
-        explained_without_throttle: report::explained(&sources, Some(&Source::Throttle)),
-        residue_ns: results.residue_ns(),
-    };
+    let attribution = coverage(probe.as_ref(), no_probe, lost_events, &sources, results.residue_ns());
     let mut warnings = node.warnings();
+    if config.observe.until.is_some() && cpu::usable()?.without(&config.observe.cpus).is_empty() {
+        warnings.push(OBSERVES_EVERY_CPU.into());
+    }
     warn(&mut warnings, &per_cpu, lost_events, unkept);
     let measurement = Measurement {
         schema: Measurement::SCHEMA.into(),
@@ -257,7 +280,7 @@ pub fn measure(
         duration_s: config.observe.duration_ns as f64 / 1e9,
         threshold_ns: config.observe.threshold_ns,
         observer: config.observe.fifo.map_or_else(|| class::get(0), |p| Ok(Class::Fifo(p)))?,
-        start_ns: seen.iter().map(|c| clocks.tai_ns(c.start)).min().unwrap_or_default(),
+        start_ns,
         counter: *clocks.calibration(),
         node,
         warnings,
@@ -265,10 +288,31 @@ pub fn measure(
         attribution,
         sources,
         measuring_itself,
+        until,
     };
     let end_ns = seen.iter().map(|c| clocks.tai_ns(c.end)).max().unwrap_or_default();
     let trace = results.trace(&measurement, end_ns, unkept);
     Ok((measurement, trace))
+}
+
+/// What the attribution could see, and how much it explains.
+fn coverage(
+    probe: Option<&Probe>,
+    no_probe: Option<String>,
+    lost_events: u64,
+    sources: &[SourceReport],
+    residue_ns: u64,
+) -> AttributionReport {
+    AttributionReport {
+        active: probe.is_some(),
+        reason: no_probe,
+        lost_events,
+        missing_tracepoints: probe.map(|p| p.missing().to_vec()).unwrap_or_default(),
+        ipi: probe.map(Probe::ipi_senders),
+        explained: report::explained(sources, None),
+        explained_without_throttle: report::explained(sources, Some(&Source::Throttle)),
+        residue_ns,
+    }
 }
 
 fn still_online(cpus: &CpuSet) -> Result<(), MeasureError> {
@@ -278,10 +322,15 @@ fn still_online(cpus: &CpuSet) -> Result<(), MeasureError> {
 
 /// Attaches the probe, or says why not.
 fn attach(config: &Config) -> Result<(Option<Probe>, Option<String>), MeasureError> {
+    let cpus = &config.observe.cpus;
+    let attach = || match config.observe.until {
+        Some(_) => Probe::attach_with_stacks(cpus),
+        None => Probe::attach(cpus),
+    };
     match config.attribution {
         Attribution::Off => Ok((None, Some("switched off (--no-attribution)".into()))),
-        Attribution::Required => Ok((Some(Probe::attach(&config.observe.cpus)?), None)),
-        Attribution::Auto => Ok(match Probe::attach(&config.observe.cpus) {
+        Attribution::Required => Ok((Some(attach()?), None)),
+        Attribution::Auto => Ok(match attach() {
             Ok(probe) => (Some(probe), None),
             Err(e) => (None, Some(e.to_string())),
         }),
@@ -307,59 +356,6 @@ impl Drop for Elsewhere {
             let _ = cpu::bind(0, before);
         }
     }
-}
-
-/// Follows the events of each CPU while they arrive.
-struct Following {
-    trackers: BTreeMap<usize, Tracker>,
-    batch: BTreeMap<usize, Vec<Event>>,
-    /// Threads of this process that were looked at.
-    threads: HashSet<i32>,
-}
-
-impl Following {
-    fn new(observers: &Observers, fifo: Option<u8>) -> Self {
-        let trackers =
-            observers.tids().into_iter().map(|(cpu, tid)| (cpu, Tracker::new(tid, fifo))).collect();
-        Self { trackers, batch: BTreeMap::new(), threads: HashSet::new() }
-    }
-
-    fn drain(&mut self, probe: &mut Probe) {
-        let own = own_threads(&mut self.threads);
-        if !own.is_empty() {
-            self.trackers.values_mut().for_each(|t| t.own(&own));
-        }
-        probe.drain(|cpu, event| self.batch.entry(cpu).or_default().push(event));
-        for (cpu, events) in &mut self.batch {
-            events.sort_by_key(|e| e.at_ns);
-            if let Some(tracker) = self.trackers.get_mut(cpu) {
-                events.drain(..).for_each(|e| tracker.event(&e));
-            }
-        }
-    }
-
-    /// The last events; returns how many were lost.
-    fn end(&mut self, probe: &mut Probe) -> u64 {
-        probe.stop();
-        // twice: a place still being filled the first time is full or lost the second
-        self.drain(probe);
-        self.drain(probe);
-        probe.lost() + self.trackers.values().map(Tracker::unkept).sum::<u64>()
-    }
-
-    /// The spans of one CPU; `None` where nothing was followed.
-    fn spans(&mut self, cpu: &ObservedCpu, clocks: &ClockMap) -> Option<Vec<Span>> {
-        let tracker = self.trackers.remove(&cpu.cpu)?;
-        Some(tracker.finish(clocks.monotonic_ns(cpu.end)))
-    }
-}
-
-/// Threads of this process that are not among `known`, but for those of an injection: its noise is what is measured.
-/// None where /proc does not say.
-fn own_threads(known: &mut HashSet<i32>) -> Vec<i32> {
-    let injects = |tid: &i32| task::name(*tid).is_some_and(|name| inject::THREADS.contains(&name.as_str()));
-    let all = task::threads(std::process::id() as i32).into_iter();
-    all.filter(|tid| known.insert(*tid)).filter(|tid| !injects(tid)).collect()
 }
 
 fn warn(warnings: &mut Vec<String>, per_cpu: &[CpuReport], lost_events: u64, unkept: u64) {
@@ -393,6 +389,7 @@ mod tests {
                 fifo: None,
                 all_cpus: false,
                 ring: 1 << 18,
+                until: None,
             },
             attribution: Attribution::Auto,
             node: 7,
@@ -449,22 +446,6 @@ mod tests {
         let rows = trace.detours.iter().filter(|d| *trace.source(d) == Source::Observer).count() as u64;
         assert_eq!(rows, own.detours);
         assert_eq!(m.per_cpu.iter().map(|c| c.own_ns).sum::<u64>(), own.stolen_ns);
-    }
-
-    #[test]
-    fn threads_that_inject_are_not_the_measurements_own() {
-        for (name, own) in [("colony-leibniz", false), ("colony-inject", false), ("bystander", true)] {
-            let (send_tid, receive_tid) = std::sync::mpsc::channel();
-            let (end, ended) = std::sync::mpsc::channel::<()>();
-            let thread = std::thread::Builder::new().name(name.into()).spawn(move || {
-                let _ = send_tid.send(nix::unistd::gettid().as_raw());
-                let _ = ended.recv();
-            });
-            let tid = receive_tid.recv().expect("it runs");
-            assert_eq!(own_threads(&mut HashSet::new()).contains(&tid), own, "{name}");
-            drop(end);
-            thread.expect("started").join().expect("ended");
-        }
     }
 
     #[test]

@@ -30,7 +30,7 @@ pub struct Stretch {
 }
 
 /// Loops from the reading `last` until the counter passes `deadline`, handing every gap of at least
-/// `threshold` to `recorder`.
+/// `threshold` to `recorder`. Ends early after a gap that reaches the recorder's limit.
 #[inline(never)]
 pub fn stretch<C: Counter>(last: u64, deadline: u64, threshold: u64, recorder: &mut Recorder) -> Stretch {
     let mut done = Stretch { last, turns: 0, smallest: u64::MAX, blind: 0 };
@@ -43,6 +43,9 @@ pub fn stretch<C: Counter>(last: u64, deadline: u64, threshold: u64, recorder: &
             // recording is not the system's noise: the loop starts afresh after it
             done.last = C::read();
             done.blind += done.last.saturating_sub(now);
+            if recorder.over_limit().is_some() {
+                break;
+            }
         } else {
             done.smallest = done.smallest.min(gap);
             done.last = now;
@@ -109,5 +112,16 @@ mod tests {
             assert!(gap.end >= last && gap.length >= 1);
             last = gap.end;
         }
+    }
+
+    #[test]
+    fn a_stretch_ends_at_the_first_gap_that_reaches_the_limit() {
+        let (mut recorder, mut consumer) = Recorder::new(16, 1.0, 0);
+        recorder.set_limit(1);
+        let start = Vdso::read();
+        let s = stretch::<Vdso>(start, start + 3_600_000_000_000, 1, &mut recorder);
+        assert!(s.last < start + 3_600_000_000_000);
+        assert_eq!(consumer.pop().ok(), recorder.over_limit(), "the gap is recorded as any other");
+        assert!(consumer.pop().is_err(), "and is the last");
     }
 }

@@ -24,6 +24,8 @@ pub struct Recorder {
     stolen_ns: u64,
     ns_per_count: f64,
     smallest_loop: u64,
+    limit_ns: u64,
+    over_limit: Option<Gap>,
 }
 
 /// A histogram of detour lengths in nanoseconds: 1 ns to 1 h, three digits.
@@ -46,7 +48,28 @@ impl Recorder {
             histogram.saturating_record(ns);
         }
         histogram.reset();
-        (Self { histogram, ring, dropped: 0, stolen_ns: 0, ns_per_count, smallest_loop }, consumer)
+        let recorder = Self {
+            histogram,
+            ring,
+            dropped: 0,
+            stolen_ns: 0,
+            ns_per_count,
+            smallest_loop,
+            limit_ns: u64::MAX,
+            over_limit: None,
+        };
+        (recorder, consumer)
+    }
+
+    /// Ends stretches at the first detour of at least `limit_ns` nanoseconds (see [`over_limit`](Self::over_limit)).
+    pub fn set_limit(&mut self, limit_ns: u64) {
+        self.limit_ns = limit_ns;
+    }
+
+    /// The first detour of at least the limit; `None` if there was none, or if no limit was set.
+    #[must_use]
+    pub fn over_limit(&self) -> Option<Gap> {
+        self.over_limit
     }
 
     /// A recorder for loops that find nothing.
@@ -61,6 +84,7 @@ impl Recorder {
         self.histogram.reset();
         self.dropped = 0;
         self.stolen_ns = 0;
+        self.over_limit = None;
     }
 
     /// Takes one gap.
@@ -70,6 +94,9 @@ impl Recorder {
         let ns = (length.saturating_sub(self.smallest_loop) as f64 * self.ns_per_count) as u64;
         self.histogram.saturating_record(ns);
         self.stolen_ns = self.stolen_ns.saturating_add(ns);
+        if ns >= self.limit_ns && self.over_limit.is_none() {
+            self.over_limit = Some(Gap { end, length });
+        }
         if self.ring.push(Gap { end, length }).is_err() {
             self.dropped += 1;
         }
@@ -115,5 +142,15 @@ mod tests {
         assert_eq!(consumer.pop(), Ok(Gap { end: 0, length: 110 }));
         recorder.record(10, u64::MAX);
         assert_eq!((recorder.histogram().len(), recorder.dropped()), (11, 7), "room again after a pop");
+    }
+
+    #[test]
+    fn the_first_detour_of_the_limit_is_kept_without_the_time_of_the_loop() {
+        let (mut recorder, _ring) = Recorder::new(8, 2.0, 10);
+        recorder.set_limit(200);
+        for (end, length) in [(1, 109), (2, 110), (3, 500)] {
+            recorder.record(end, length);
+        }
+        assert_eq!(recorder.over_limit(), Some(Gap { end: 2, length: 110 }));
     }
 }

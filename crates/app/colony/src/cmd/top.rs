@@ -57,6 +57,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         fifo: None,
         all_cpus: false,
         ring: RING,
+        until: None,
     };
     let mut live = Live::start(&Config { observe, attribution: Attribution::Auto, node: 0 })?;
     let options = top::Options {

@@ -18,6 +18,7 @@ mod io_scaling;
 mod lb;
 mod machine;
 mod measure;
+mod measure_until;
 mod noise;
 mod pages;
 mod pages_of_the_book;

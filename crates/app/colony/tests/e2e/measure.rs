@@ -46,6 +46,15 @@ fn with_privileges_the_tick_is_named_and_the_explained_share_is_told() {
         assert!((0.0..=1.0).contains(&share["detours"].as_f64().expect("a share")), "{share}");
     }
     assert!(m["attribution"]["lost_events"].is_u64());
+    // a kernel that does not tell who sends interrupts to other CPUs gives the reason
+    let ipi = &m["attribution"]["ipi"];
+    let senders = ipi["senders"].as_array().expect("a list");
+    assert!(ipi["not_known"].is_string() || ipi["not_known"].is_null(), "{ipi}");
+    assert!(senders.is_empty() || ipi["not_known"].is_null(), "{ipi}");
+    assert!(
+        senders.iter().all(|s| s["sent"].as_u64() > Some(0) && s["pid"].is_i64() && s["cpu"].is_u64()),
+        "{ipi}"
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! on the terminal.
 
 mod jobs;
+mod measurement;
 mod noise;
 mod study;
 

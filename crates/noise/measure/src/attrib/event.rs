@@ -134,7 +134,8 @@ impl Event {
     }
 }
 
-fn text(chars: &[i8]) -> String {
+/// A name as the kernel writes it: up to the first zero.
+pub(super) fn text(chars: &[i8]) -> String {
     let bytes: Vec<u8> = chars.iter().take_while(|&&c| c != 0).map(|c| c.cast_unsigned()).collect();
     String::from_utf8_lossy(&bytes).into_owned()
 }

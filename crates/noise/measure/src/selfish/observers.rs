@@ -8,9 +8,8 @@ use std::thread::JoinHandle;
 
 use colony_node::NodeError;
 use colony_node::class::{self, Class};
-use colony_node::cpu::{self, CpuSet};
+use colony_node::cpu;
 use colony_time::clock::Clock;
-use colony_time::text::Ns;
 use colony_time::tsc::{Calibration, Counter, CounterKind, Tsc, Vdso};
 use hdrhistogram::Histogram;
 use rtrb::Consumer;
@@ -18,105 +17,7 @@ use rtrb::Consumer;
 use colony_selfish::hot::{self, LoopCost};
 use colony_selfish::recorder::{Gap, Recorder};
 
-/// The parameters of an observation.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// CPUs to observe, a thread each.
-    pub cpus: CpuSet,
-    /// Duration, nanoseconds.
-    pub duration_ns: u64,
-    /// Gaps shorter than this, the loop's own turn taken off, are not detours. At least [`Config::MIN_THRESHOLD_NS`].
-    pub threshold_ns: u64,
-    /// `None`: the class the process has; else `SCHED_FIFO` with this priority.
-    pub fifo: Option<u8>,
-    /// Allows a `SCHED_FIFO` observer to take every CPU of the node.
-    pub all_cpus: bool,
-    /// Single detours kept per CPU.
-    pub ring: usize,
-}
-
-impl Config {
-    /// The shortest threshold: five turns of the loop.
-    pub const MIN_THRESHOLD_NS: u64 = 50;
-    /// The longest observation: a day.
-    pub const MAX_DURATION_NS: u64 = 86_400 * colony_time::NS_PER_S;
-    /// Most single detours kept per CPU: 1 GiB.
-    pub const MAX_RING: usize = 1 << 26;
-    /// Highest priority of an observer: the watchdog needs one above it.
-    pub const MAX_FIFO: u8 = 90;
-
-    /// Checks what can be checked before anything runs.
-    ///
-    /// # Errors
-    /// [`SelfishError`] names the wish that cannot be fulfilled.
-    pub fn check(&self) -> Result<(), SelfishError> {
-        cpu::check(&self.cpus)?;
-        let wish = |parameter, found: &dyn std::fmt::Display, range| SelfishError::Range {
-            parameter,
-            found: found.to_string(),
-            range,
-        };
-        if self.threshold_ns < Self::MIN_THRESHOLD_NS {
-            return Err(wish("the threshold", &Ns(self.threshold_ns), "50 ns or more"));
-        }
-        if !(1..=Self::MAX_DURATION_NS).contains(&self.duration_ns) {
-            return Err(wish("the duration", &Ns(self.duration_ns), "1 ns to 24 h"));
-        }
-        if !(1..=Self::MAX_RING).contains(&self.ring) {
-            return Err(wish("the ring", &self.ring, "1 to 67108864 detours a CPU"));
-        }
-        if let Some(priority) = self.fifo {
-            if !(1..=Self::MAX_FIFO).contains(&priority) {
-                return Err(wish("the SCHED_FIFO priority", &priority, "1 to 90"));
-            }
-            if !self.all_cpus && cpu::online()?.without(&self.cpus).is_empty() {
-                return Err(SelfishError::AllCpus);
-            }
-        }
-        Ok(())
-    }
-}
-
-/// The reasons for an observation to fail.
-#[derive(Debug, thiserror::Error)]
-pub enum SelfishError {
-    /// The node said no.
-    #[error(transparent)]
-    Node(#[from] NodeError),
-    /// A wish out of range.
-    #[error("{parameter} is {found}; it must be {range}")]
-    Range {
-        /// The parameter.
-        parameter: &'static str,
-        /// The wish.
-        found: String,
-        /// The range of the parameter.
-        range: &'static str,
-    },
-    /// A real-time observer on every CPU would starve the node.
-    #[error(
-        "a SCHED_FIFO observer on every CPU would stop this node until it ends; leave one out with --cpus, or say --all-cpus"
-    )]
-    AllCpus,
-    /// A thread could not be started.
-    #[error("cannot start an observer thread: {0}")]
-    Thread(std::io::Error),
-    /// An observer died of a bug of ours.
-    #[error("the observer of CPU {0} panicked")]
-    Panicked(usize),
-}
-
-impl SelfishError {
-    /// True if the caller's request is impossible (exit code 2), false if the run failed (exit code 1).
-    #[must_use]
-    pub const fn is_wrong_use(&self) -> bool {
-        match self {
-            Self::Range { .. } | Self::AllCpus => true,
-            Self::Node(e) => e.is_wrong_use(),
-            Self::Thread(_) | Self::Panicked(_) => false,
-        }
-    }
-}
+use super::config::{Config, SelfishError};
 
 /// The record of one CPU's observer. Counts are of the counter in use.
 #[derive(Debug)]
@@ -143,6 +44,8 @@ pub struct ObservedCpu {
     pub stolen_ns: u64,
     /// Detours that found the ring full.
     pub dropped: u64,
+    /// The detour that reached the limit, on which this observer ended.
+    pub over_limit: Option<Gap>,
 }
 
 /// Single detours by CPU, in order.
@@ -171,8 +74,10 @@ struct Shared {
     finished: AtomicUsize,
 }
 
-/// The longest the loop goes without looking at the stop flag.
-const LOOK_EVERY_NS: f64 = 10e6;
+/// Longest time between two checks of the stop flag.
+const CHECK_STOP_EVERY_NS: f64 = 10e6;
+/// The same if a detour of another CPU may end the observation.
+const CHECK_STOP_EVERY_WITH_LIMIT_NS: f64 = 1e6;
 /// Time after the end of the observation for which the watchdog lets an observer go on.
 const GRACE_NS: i64 = 500_000_000;
 
@@ -279,6 +184,12 @@ impl Observers {
         self.shared.finished.load(Ordering::Acquire) >= self.threads.len()
     }
 
+    /// Returns `true` if the observers were asked to end early: by [`stop`](Self::stop), or by a detour that reached the limit.
+    #[must_use]
+    pub fn is_stopping(&self) -> bool {
+        self.shared.stop.load(Ordering::Acquire)
+    }
+
     /// Asks all observers to end early.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
@@ -353,6 +264,9 @@ fn observe<C: Counter>(
     let now = C::read();
     hot::stretch::<C>(now, now + calibration.from_ns(20e3), 0, &mut recorder);
     recorder.clear(&mut consumer);
+    if let Some(until) = config.until {
+        recorder.set_limit(until.at_least_ns());
+    }
     // the owner waits for the ring; if it is gone, so is the reason to observe
     let _ = give.send((tid, cost.smallest, consumer));
     if let Some(priority) = config.fifo {
@@ -372,6 +286,7 @@ fn observe<C: Counter>(
         histogram: super::recorder::histogram(),
         stolen_ns: 0,
         dropped: 0,
+        over_limit: None,
     };
     shared.ready.fetch_add(1, Ordering::AcqRel);
     while !shared.go.load(Ordering::Acquire) {
@@ -384,14 +299,19 @@ fn observe<C: Counter>(
     seen.start = C::read();
     seen.end = seen.start;
     let end = seen.start + calibration.at_least_ns(config.duration_ns as f64);
-    let look_every = calibration.from_ns(LOOK_EVERY_NS);
+    let check_every =
+        calibration.from_ns(config.until.map_or(CHECK_STOP_EVERY_NS, |_| CHECK_STOP_EVERY_WITH_LIMIT_NS));
     while seen.end < end && !shared.stop.load(Ordering::Relaxed) {
-        let s = hot::stretch::<C>(seen.end, end.min(seen.end + look_every), threshold, &mut recorder);
+        let s = hot::stretch::<C>(seen.end, end.min(seen.end + check_every), threshold, &mut recorder);
         seen.end = s.last;
         seen.turns += s.turns;
         seen.blind += s.blind;
         seen.smallest = seen.smallest.min(s.smallest);
+        if recorder.over_limit().is_some() {
+            shared.stop.store(true, Ordering::Release);
+        }
     }
+    seen.over_limit = recorder.over_limit();
     if config.fifo.is_some() {
         class::set(0, Class::Other(0))?;
     }
@@ -414,6 +334,7 @@ mod tests {
             fifo: None,
             all_cpus: false,
             ring: 1 << 12,
+            until: None,
         }
     }
 
@@ -465,10 +386,21 @@ mod tests {
     }
 
     #[test]
-    fn a_real_time_observer_never_takes_all_cpus_unasked() {
-        let all = Config { cpus: cpu::online().expect("linux"), fifo: Some(50), ..config() };
-        assert!(matches!(all.check(), Err(SelfishError::AllCpus)));
-        assert!(Config { all_cpus: true, ..all }.check().is_ok());
+    fn a_detour_of_the_limit_ends_the_observers_of_all_cpus() {
+        let long = Config {
+            cpus: cpu::usable().expect("linux"),
+            duration_ns: Config::MAX_DURATION_NS,
+            until: Some("detour >= 50ns".parse().expect("a condition")),
+            ..config()
+        };
+        // a day without a detour of 50 ns is not to be expected
+        let (seen, gaps) = run(&long);
+        assert_eq!(seen.len(), long.cpus.len());
+        let over: Vec<&ObservedCpu> = seen.iter().filter(|c| c.over_limit.is_some()).collect();
+        assert!(!over.is_empty());
+        for cpu in over {
+            assert_eq!(gaps.get(&cpu.cpu).and_then(|of_cpu| of_cpu.last()), cpu.over_limit.as_ref());
+        }
     }
 
     #[test]
@@ -502,18 +434,5 @@ mod tests {
             (observed, observer.join().expect("no panic"))
         });
         assert!(matches!(after, (true, Ok(Class::Other(0)))), "{after:?}");
-    }
-
-    #[test]
-    fn impossible_wishes_are_refused() {
-        for bad in [
-            Config { threshold_ns: 49, ..config() },
-            Config { duration_ns: 0, ..config() },
-            Config { ring: 0, ..config() },
-            Config { fifo: Some(91), ..config() },
-            Config { cpus: "1000".parse().expect("a list"), ..config() },
-        ] {
-            assert!(bad.check().is_err(), "{bad:?}");
-        }
     }
 }

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony measure`.
 
+mod then;
+
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use colony_measure::selfish;
-use colony_measure::{Attribution, Config, measure};
+use colony_measure::selfish::{self, Condition};
+use colony_measure::{Attribution, Config, UntilReport, measure};
 use colony_node::cpu::{self, CpuSet};
 use colony_view::progress::Progress;
 
+use crate::exit::LIMIT_REACHED;
 use crate::words::{Ns, cpus, ns};
 
 /// Measure this node's noise and say where it comes from
@@ -23,14 +26,28 @@ use crate::words::{Ns, cpus, ns};
   colony measure                               all CPUs for 10 s
   colony measure --cpus 3 --duration 60s --out node.parquet
   sudo colony measure --fifo 50 --cpus 1-3     a real-time observer on CPUs 1 to 3
-  colony measure --json | jq '.sources[] | [.source, .stolen_share]'")]
+  colony measure --json | jq '.sources[] | [.source, .stolen_share]'
+  sudo colony measure --cpus 3 --duration 1h --until 'detour > 50us' \\
+      --then 'echo \"$COLONY_SOURCE took CPU $COLONY_CPU for $COLONY_DETOUR_NS ns\"'
+
+Exit codes: 0 measured; 1 the measurement or the command of --then failed; 2 wrong use; 3 a detour met the
+condition of --until")]
 pub(crate) struct Args {
-    /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --fifo all but the first]
+    /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --fifo or --until all but the first]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// Duration; Ctrl-C ends the measurement early and keeps what was measured
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     duration: Ns,
+    /// Stop at the first detour that meets this condition, and show its source, the events before it and the kernel's
+    /// stack: 'detour > TIME' or 'detour >= TIME'. --duration is the longest wait for it; exit code 3 if it was met
+    #[arg(long, value_name = "CONDITION")]
+    until: Option<Condition>,
+    /// Run this with `sh -c` if the condition of --until was met, after the trace is kept. The command's standard output
+    /// goes to standard error. Its environment has COLONY_CPU, COLONY_DETOUR_NS, COLONY_DETOUR_START_NS (TAI),
+    /// COLONY_SOURCE if it is known, and COLONY_TRACE with --out
+    #[arg(long, requires = "until", value_name = "COMMAND")]
+    then: Option<String>,
     /// The shortest detour to look for, 50ns or more
     #[arg(long, value_parser = ns, default_value = "100ns", value_name = "TIME")]
     threshold: Ns,
@@ -69,6 +86,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             fifo: args.fifo,
             all_cpus: args.all_cpus,
             ring: args.ring,
+            until: args.until,
         },
         attribution: if args.no_attribution { Attribution::Off } else { Attribution::Auto },
         node: args.node,
@@ -78,7 +96,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let stop = super::stop_flag()?;
     let bar = Progress::over("measuring", Duration::from_nanos(args.duration.0));
-    let (measurement, trace) = measure(&config, |elapsed| {
+    let (mut measurement, trace) = measure(&config, |elapsed| {
         bar.at(elapsed);
         !stop.load(Ordering::Relaxed)
     })?;
@@ -89,17 +107,29 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.no_keep {
         crate::state::keep_trace(trace);
     }
+    let failed = measurement.until.as_mut().and_then(|until| run_then(&args, until));
     super::print(args.json, &measurement, colony_view::measurement::render)?;
-    Ok(ExitCode::SUCCESS)
+    match failed {
+        Some(error) => anyhow::bail!(error),
+        None if measurement.until.is_some_and(|until| until.reached) => Ok(ExitCode::from(LIMIT_REACHED)),
+        None => Ok(ExitCode::SUCCESS),
+    }
 }
 
-/// The CPUs asked for, else all usable ones; a real-time observer leaves the first to the system.
+/// Runs the command of `--then` if the condition was met, and adds its end to the report. Returns its error.
+fn run_then(args: &Args, until: &mut UntilReport) -> Option<String> {
+    let report = then::run(args.then.as_deref()?, until.detour.as_ref()?, args.out.as_deref());
+    until.then.insert(report).error.clone()
+}
+
+/// The CPUs asked for, else all usable ones. A real-time observer leaves the first to the system. With `--until` the first is
+/// for the threads of this process: their detours would end the measurement.
 fn chosen_cpus(args: &Args) -> anyhow::Result<CpuSet> {
     if let Some(cpus) = &args.cpus {
         return Ok(cpus.clone());
     }
     let usable = cpu::usable()?;
-    let spare: CpuSet =
-        usable.first().filter(|_| args.fifo.is_some() && !args.all_cpus).into_iter().collect();
+    let leaves_one = !args.all_cpus && (args.fifo.is_some() || args.until.is_some() && usable.len() > 1);
+    let spare: CpuSet = usable.first().filter(|_| leaves_one).into_iter().collect();
     Ok(usable.without(&spare))
 }
