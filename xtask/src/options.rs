@@ -20,8 +20,8 @@ pub(crate) struct Options {
     pub(crate) changed: Option<Option<String>>,
     /// Only these test programs; all if empty.
     pub(crate) programs: Vec<String>,
-    /// Only tests with this word in their names, of both tiers.
-    pub(crate) test: Option<String>,
+    /// Only tests with one of these words in their names, of both tiers; all if empty.
+    pub(crate) tests: Vec<String>,
     /// The folder for logs and results instead of `target/test`. Two runs that have one folder wait for each other.
     pub(crate) results: Option<PathBuf>,
 }
@@ -83,7 +83,7 @@ impl Options {
         match option {
             "--all" if value.is_none() => self.all = true,
             "--program" => self.programs.push(words.value_of(option, value)?.to_owned()),
-            "--test" => self.test = Some(words.value_of(option, value)?.to_owned()),
+            "--test" => self.tests.push(words.value_of(option, value)?.to_owned()),
             "--results" => self.results = Some(words.value_of(option, value)?.into()),
             _ => return Ok(false),
         }
@@ -97,7 +97,7 @@ impl Options {
 
     /// Returns `true` if tests are selected by name, so nothing but test programs runs.
     pub(crate) fn is_narrow(&self) -> bool {
-        !self.programs.is_empty() || self.test.is_some()
+        !self.programs.is_empty() || !self.tests.is_empty()
     }
 }
 
@@ -181,10 +181,11 @@ mod tests {
 
     #[test]
     fn a_program_and_a_test_are_named_by_the_next_word_or_behind_a_sign() {
-        let one = Options { programs: vec!["vm".into()], test: Some("boot".into()), ..Options::default() };
+        let one = Options { programs: vec!["vm".into()], tests: vec!["boot".into()], ..Options::default() };
         assert_eq!(parse("--program vm --test=boot").expect("options"), one);
         assert_eq!(parse("--results=out").expect("an option").results, Some("out".into()));
         assert_eq!(parse("--program vm --program=cnk").expect("options").programs, ["vm", "cnk"]);
+        assert_eq!(parse("--test boot --test=ends").expect("options").tests, ["boot", "ends"]);
         assert!(one.is_narrow() && !Options::default().is_narrow());
         assert!(says("--program", "--program needs a value") && says("--test=", "--test needs a value"));
     }

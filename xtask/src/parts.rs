@@ -49,8 +49,8 @@ pub(crate) fn choose(built: Vec<TestProgram>, budgets: &Budgets, options: &Optio
 /// Returns `true` if the options select the test.
 fn is_wanted(step: &str, test: &str, tier: Tier, options: &Options) -> bool {
     (options.programs.is_empty() || options.names(step))
-        && options.test.as_deref().is_none_or(|part| test.contains(part))
-        && (tier == Tier::First || options.all || options.test.is_some())
+        && (options.tests.is_empty() || options.tests.iter().any(|part| test.contains(part.as_str())))
+        && (tier == Tier::First || options.all || !options.tests.is_empty())
 }
 
 /// Finds names in the options that select no test.
@@ -64,7 +64,7 @@ fn check(chosen: &Chosen, options: &Options) -> Result<()> {
         );
         let has_tests = chosen.programs.iter().any(|of_run| of_run.name == *program);
         ensure!(
-            has_tests || options.test.is_some(),
+            has_tests || !options.tests.is_empty(),
             "all tests of {program} are in the second tier: add --all"
         );
     }
@@ -72,8 +72,19 @@ fn check(chosen: &Chosen, options: &Options) -> Result<()> {
         [] => String::new(),
         programs => format!(" of {}", programs.join(", ")),
     };
-    let part = options.test.as_deref().unwrap_or_default();
-    ensure!(!(options.is_narrow() && chosen.programs.is_empty()), "no test{of} has {part} in its name");
+    ensure!(
+        !(options.is_narrow() && chosen.programs.is_empty()),
+        "no test{of} has {} in its name",
+        options.tests.join(" or ")
+    );
+    for part in &options.tests {
+        let has = |program: &TestProgram| match &program.tests {
+            Some(tests) => tests.iter().any(|test| test.contains(part.as_str())),
+            // a whole program: all of its tests have a part of these in their names
+            None => true,
+        };
+        ensure!(chosen.programs.iter().any(has), "no test{of} has {part} in its name");
+    }
     Ok(())
 }
 
@@ -162,6 +173,10 @@ wall_s = 1.0
         assert_eq!(choose("--program all"), "all: near::a");
         assert_eq!(choose("--program all --test far"), "all: far::a", "a test by name is of any tier");
         assert_eq!(choose("--test near"), "all: near::a, other: near::b");
+        assert_eq!(
+            choose("--program all --program other --test far --test near"),
+            "all: near::a far::a, other: near::b"
+        );
     }
 
     #[test]
@@ -173,5 +188,6 @@ wall_s = 1.0
         );
         assert_eq!(error("--program other --test far"), "no test of other has far in its name");
         assert_eq!(error("--test none"), "no test has none in its name");
+        assert_eq!(error("--test near --test none"), "no test has none in its name");
     }
 }

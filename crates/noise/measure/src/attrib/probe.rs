@@ -426,10 +426,11 @@ mod tests {
             && (function(&sender.callsite) || function(&sender.callback))
     }
 
-    /// Barriers until one was seen, a hundred thousand at most: under load the other thread may not run. The error is what was
-    /// seen instead.
+    /// Barriers until one was seen, for a minute at most: they interrupt the other thread only while it runs, and under load it
+    /// may have to wait for its CPU. The error is what was seen instead.
     fn sent_by_barriers(probe: &Probe) -> Result<(), IpiReport> {
-        for _ in 0..100 {
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+        while std::time::Instant::now() < end {
             for _ in 0..1000 {
                 // MEMBARRIER_CMD_PRIVATE_EXPEDITED
                 membarrier(1 << 3);
