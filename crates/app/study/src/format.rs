@@ -5,6 +5,9 @@ use colony_project::changes::Added;
 pub use colony_stats::text::count;
 use colony_stats::text::grouped;
 
+/// Stands in a cell for a figure that is not known.
+pub const NOT_KNOWN: &str = "–";
+
 /// Stands in a cell for a figure that was not observed.
 pub const NOT_SEEN: &str = "not seen";
 

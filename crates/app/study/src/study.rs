@@ -111,7 +111,7 @@ fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
         let (ours, value, how) = match claims::measured(results, percent) {
             Ok(gain) => (gain.text(), Some(gain.times), format!("measured, {ranks} on one node")),
             Err(why) => (
-                table::NOT_KNOWN.into(),
+                format::NOT_KNOWN.into(),
                 None,
                 format!("measured, {ranks} on one node, no gain to claim: {why}"),
             ),
@@ -124,7 +124,7 @@ fn published(results: &Results) -> Result<Vec<Published>, StudyError> {
                 format::number(percent)
             ),
             // the document has no value of one node
-            published: table::NOT_KNOWN.into(),
+            published: format::NOT_KNOWN.into(),
             published_value: None,
             basis: None,
             ours,

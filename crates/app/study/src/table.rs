@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one table of a study, for a terminal.
 
+use crate::format::NOT_KNOWN;
 use crate::results::{Cell, Figure, Published, Results, SchedulerKind};
 use crate::{claims, format, seeds};
 
@@ -40,9 +41,6 @@ pub fn rows(results: &Results) -> Vec<[String; 9]> {
     };
     cells(results).into_iter().map(row).collect()
 }
-
-/// Stands for a figure that is not known.
-pub const NOT_KNOWN: &str = "–";
 
 /// Every noise level and scheduler of the study, with its run of `allreduce` if there is one.
 #[must_use]

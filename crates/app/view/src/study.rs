@@ -5,9 +5,10 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::time::Duration;
 
+use colony_study::format::NOT_KNOWN;
 use colony_study::neighbours::Neighbours;
 use colony_study::results::{Cell, Figure, Results, SchedulerKind};
-use colony_study::table::{NOT_KNOWN, SHOWN_NODES, noise_name};
+use colony_study::table::{SHOWN_NODES, noise_name};
 use colony_study::{format, seeds, table as figures};
 
 use crate::progress::Progress;

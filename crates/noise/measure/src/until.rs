@@ -22,9 +22,9 @@ pub struct UntilReport {
     pub reached: bool,
     /// The first detour that met the condition.
     pub detour: Option<LimitDetour>,
-    /// What ran on its CPU in the millisecond before it, in order; empty without attribution.
+    /// Sources that ran on the detour's CPU in the millisecond before it, in order; empty without attribution.
     pub before: Vec<Ran>,
-    /// What ran on its CPU during the detour, in order; empty without attribution.
+    /// Sources that ran on the detour's CPU during it, in order; empty without attribution.
     pub during: Vec<Ran>,
     /// The kernel's stack of the detour's source.
     pub stack: Option<StackReport>,
@@ -71,7 +71,7 @@ pub struct StackReport {
     pub event: StackEvent,
     /// The task on the CPU.
     pub task: String,
-    /// Its thread id.
+    /// Thread id of that task.
     pub pid: i32,
     /// Functions, the innermost first.
     pub frames: Vec<String>,

@@ -7,9 +7,10 @@ use super::card;
 use super::figure::Figure;
 use super::html::Html;
 use crate::claims;
+use crate::format::NOT_KNOWN;
 use crate::format::{NOT_SEEN, count, counted, percent, seen, time};
 use crate::results::{Bucket, Cell, Figure as Missed, Noise, Results, SchedulerKind};
-use crate::table::{self, NOT_KNOWN, noise_name};
+use crate::table::{self, noise_name};
 
 /// All figures there is data for, in the order of the story.
 pub(super) fn all(h: &mut Html, r: &Results) {

@@ -23,7 +23,7 @@ use self::cited::Cited;
 use crate::chart::Chart;
 use crate::node::BenchRun;
 use crate::results::{Cell, Published};
-use crate::{Node, Params, Progress, StudyError, format, table};
+use crate::{Node, Params, Progress, StudyError, format};
 
 /// A source document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -184,7 +184,7 @@ impl Experiment {
             experiment: self.name.into(),
             place: self.citation(),
             what: what.into(),
-            published: published.map_or(table::NOT_KNOWN, |cited| cited.text).into(),
+            published: published.map_or(format::NOT_KNOWN, |cited| cited.text).into(),
             published_value: published.and_then(|cited| cited.value),
             basis: published.map(|cited| cited.basis),
             ours: ours.text(),
@@ -213,7 +213,7 @@ fn on_this_node(
         Err(why) => {
             let (what, note) = (what, format!("not measured: {why}"));
             vec![Published {
-                ours: table::NOT_KNOWN.into(),
+                ours: format::NOT_KNOWN.into(),
                 value: None,
                 ..e.row(what, Ours::Count(0), &note)
             }]

@@ -43,7 +43,7 @@ pub struct IpiSender {
     pub callsite: Option<String>,
 }
 
-/// The function that handles every call of a function; what it calls is told by another tracepoint (Linux 6.5).
+/// The function that handles every call of a function; another tracepoint has the function that was queued for it (Linux 6.5).
 const GENERIC: &str = "generic_smp_call_function_single_interrupt";
 
 /// Gives the senders of a map their names. Callsites in one function are one sender.
