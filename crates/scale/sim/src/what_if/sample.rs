@@ -382,3 +382,22 @@ impl Estimate {
         Time::simulated(a.ns - b.ns, ci95_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_that_repeat_within_a_run_do_not_make_the_mean_surer() {
+        // each run meets the detours of its own place in the trace again and again
+        let run = |ns: f64| (0..12).map(|n| ns + f64::from(n % 3)).collect::<Vec<f64>>();
+        let runs = vec![run(10.0), run(20.0), run(30.0), run(40.0)];
+        let time = Estimate { runs: runs.clone(), in_order: true }.time();
+        let (mean, half) = mean_ci95(&[11.0, 21.0, 31.0, 41.0]);
+        assert_eq!(time.ns, mean);
+        assert!(half.is_some_and(|half| (time.simulation_ci95_ns.unwrap_or(0.0) / half - 1.0).abs() < 1e-9));
+        // too few runs to compare: the iterations themselves have to tell
+        let one = Estimate { runs: runs[..1].to_vec(), in_order: true }.time();
+        assert!(one.simulation_ci95_ns.is_some_and(|half| half < 2.0), "{one:?}");
+    }
+}
