@@ -22,6 +22,8 @@ pub(crate) struct Irq {
     pub(crate) allowed: Arc<Affinity>,
     /// The CPUs it is sent to now.
     effective: Arc<Affinity>,
+    /// The file that has them.
+    effective_file: String,
     /// `true` if the kernel says where it is sent, `false` if `effective` is what is allowed.
     has_effective: bool,
     /// Interrupts on the job's CPUs since boot.
@@ -82,10 +84,7 @@ impl Irq {
     pub(crate) fn seen(&self) -> (String, String) {
         let count = self.count.map_or(String::new(), |n| format!(", {n} on job CPUs since boot"));
         let (handlers, effective) = (self.handlers.join(" "), &self.effective.cpus);
-        (
-            format!("/proc/irq/{}/effective_affinity_list", self.number),
-            format!("{effective} ({handlers}{count})"),
-        )
+        (self.effective_file.clone(), format!("{effective} ({handlers}{count})"))
     }
 
     /// Returns `true` if it may be sent only to CPUs of the job.
@@ -108,17 +107,18 @@ struct Affinities<'a> {
 }
 
 impl Affinities<'_> {
-    /// The CPUs in `smp_affinity_list` or `effective_affinity_list` of an interrupt, or else in the mask beside it; `None` if neither
-    /// is readable or the list is empty.
-    fn read(&mut self, list: &str) -> Option<Arc<Affinity>> {
-        let mask = || self.node.root.value(list.strip_suffix("_list")?).ok();
-        let (text, is_list) = match self.node.root.value(list) {
-            Ok(text) => (text, true),
-            Err(_) => (mask()?, false),
+    /// The CPUs in `smp_affinity_list` or `effective_affinity_list` of an interrupt, or else in the mask beside it, and the file that
+    /// has them; `None` if neither is readable or the list is empty.
+    fn read(&mut self, list: &str) -> Option<(Arc<Affinity>, String)> {
+        let mask = list.strip_suffix("_list")?;
+        let (text, file) = match self.node.root.value(list) {
+            Ok(text) => (text, list),
+            Err(_) => (self.node.root.value(mask).ok()?, mask),
         };
+        let is_list = file == list;
         let key = format!("{is_list}{text}");
         if let Some(known) = self.known.get(&key) {
-            return Some(known.clone());
+            return Some((known.clone(), file.to_owned()));
         }
         let cpus: CpuSet = if is_list { text.parse().ok()? } else { parse_mask(&text)? };
         if cpus.is_empty() {
@@ -128,13 +128,18 @@ impl Affinities<'_> {
         let (has_job, has_rest) = (has(self.node.job), has(self.node.rest));
         let found = Arc::new(Affinity { cpus, has_job, has_rest });
         self.known.insert(key, found.clone());
-        Some(found)
+        Some((found, file.to_owned()))
     }
 }
 
 /// Reads all interrupts. Thousands of them are read once, for all rules.
 pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
     node.root.list("/proc/irq")?;
+    let numbers = node.root.numbers("/proc/irq");
+    if numbers.is_empty() {
+        // every node has interrupts: nobody has collected them
+        return Err(Unread::Missing("/proc/irq/N".into()));
+    }
     let table = match InterruptTable::read(node.root, node.job) {
         Err(e) if e.is_missing() => None,
         other => Some(other?),
@@ -142,10 +147,10 @@ pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
     let mut affinities = Affinities { node, known: HashMap::new() };
     let (mut irqs, mut elsewhere, mut unknown) = (Vec::new(), Vec::new(), Vec::new());
     let mut spread = SpreadDevices::default();
-    for number in node.root.numbers("/proc/irq") {
+    for number in numbers {
         let dir = format!("/proc/irq/{number}");
         let row = table.as_ref().and_then(|t| t.row(number));
-        let Some(allowed) = affinities.read(&format!("{dir}/smp_affinity_list")) else {
+        let Some((allowed, allowed_file)) = affinities.read(&format!("{dir}/smp_affinity_list")) else {
             // the kernel may have freed it meanwhile; a collection of files may lack its CPUs
             if !node.root.is_live() && !handlers(node.root, number, row).is_empty() {
                 unknown.push(number);
@@ -161,7 +166,7 @@ pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
         }
         let effective = affinities.read(&format!("{dir}/effective_affinity_list"));
         let has_effective = effective.is_some();
-        let effective = effective.unwrap_or_else(|| allowed.clone());
+        let (effective, effective_file) = effective.unwrap_or_else(|| (allowed.clone(), allowed_file));
         if allowed.has_rest && !effective.has_job {
             continue;
         }
@@ -178,6 +183,7 @@ pub(crate) fn on_job(node: NodeView<'_>) -> Result<OnJob, Unread> {
             handlers,
             allowed,
             effective,
+            effective_file,
             has_effective,
             count,
             placement: Placement::Movable,

@@ -220,9 +220,24 @@ impl Node {
 
     /// Returns `true` if the kernel was built with an option (`CONFIG_RCU_NOCB_CPU`); `None` if no configuration is readable.
     pub(crate) fn config(&self, option: &str) -> Option<bool> {
-        let text = self.root.read(&format!("/boot/config-{}", self.release()?)).ok()?;
-        Some(text.lines().any(|l| l.strip_prefix(option).is_some_and(|rest| rest == "=y")))
+        self.configuration().map(|(_, text)| is_set(&text, option))
     }
+
+    /// The configuration that the kernel was built with, and its file: `/boot/config-RELEASE`, or `/proc/config.gz`
+    /// (`CONFIG_IKCONFIG_PROC`); `None` if neither is readable.
+    pub(crate) fn configuration(&self) -> Option<(String, String)> {
+        const IN_KERNEL: &str = "/proc/config.gz";
+        let installed = self.release().and_then(|release| {
+            let file = format!("/boot/config-{release}");
+            self.root.read(&file).ok().map(|text| (file, text))
+        });
+        installed.or_else(|| Some((IN_KERNEL.into(), self.root.read_gzip(IN_KERNEL).ok()?)))
+    }
+}
+
+/// Returns `true` if a configuration has the option `CONFIG_…` built in.
+pub(crate) fn is_set(configuration: &str, option: &str) -> bool {
+    configuration.lines().any(|line| line.strip_prefix(option).is_some_and(|rest| rest == "=y"))
 }
 
 /// The kernel's command line.

@@ -79,6 +79,11 @@ impl Unread {
     }
 }
 
+/// Bytes that are not UTF-8 are replaced.
+fn text_of(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
+}
+
 /// A node's files.
 #[derive(Debug)]
 pub struct Root {
@@ -112,6 +117,24 @@ impl Root {
 
     /// The text of a file of at most `most` bytes, as [`Self::read`].
     pub(crate) fn read_up_to(&self, file: &str, most: u64) -> Result<String, Unread> {
+        Ok(text_of(self.read_bytes(file, most)?))
+    }
+
+    /// The text of a file compressed with gzip, of at most [`MAX_FILE`] bytes before and after.
+    pub(crate) fn read_gzip(&self, file: &str) -> Result<String, Unread> {
+        let packed = self.read_bytes(file, MAX_FILE)?;
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(packed.as_slice())
+            .take(MAX_FILE + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|e| Unread::Other { file: file.to_owned(), reason: e.to_string() })?;
+        if bytes.len() as u64 > MAX_FILE {
+            return Err(Unread::TooLarge { file: file.to_owned(), most: MAX_FILE });
+        }
+        Ok(text_of(bytes))
+    }
+
+    fn read_bytes(&self, file: &str, most: u64) -> Result<Vec<u8>, Unread> {
         let found = self.resolve(file, OFlag::empty())?;
         let meta = metadata(&found, file)?;
         if !meta.is_file() {
@@ -125,7 +148,7 @@ impl Root {
         if bytes.len() as u64 > most {
             return Err(Unread::TooLarge { file: file.to_owned(), most });
         }
-        Ok(String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned()))
+        Ok(bytes)
     }
 
     /// The text of a file without blanks around it.
@@ -143,6 +166,26 @@ impl Root {
     pub fn number(&self, file: &str) -> Result<i64, Unread> {
         let text = self.value(file)?;
         text.parse().map_err(|_| Unread::value(file, &text))
+    }
+
+    /// The value of a file that has one of these values.
+    ///
+    /// # Errors
+    /// [`Unread`], also for another value.
+    pub fn one_of(&self, file: &str, values: &[&str]) -> Result<String, Unread> {
+        let text = self.value(file)?;
+        if values.contains(&text.as_str()) { Ok(text) } else { Err(Unread::value(file, &text)) }
+    }
+
+    /// The word in a file: letters, digits, `_` and `-`.
+    ///
+    /// # Errors
+    /// [`Unread`], also if the file has no word, or something else.
+    pub fn word(&self, file: &str) -> Result<String, Unread> {
+        let text = self.value(file)?;
+        let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        let first = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+        if first && text.chars().all(is_word) { Ok(text) } else { Err(Unread::value(file, &text)) }
     }
 
     /// The names in a directory, sorted. Names that are not UTF-8 are left out.

@@ -25,7 +25,7 @@ use crate::words::cpus;
 #[derive(clap::Args)]
 #[command(after_help = "Exit code: 0; with --check, 1 if a finding is above --tolerate; 2 for wrong use.
 Examples:
-  sudo colony doctor                               the job has the isolated CPUs, or all cores but the first
+  sudo colony doctor                               the job has the isolated CPUs, or all cores but the first of each NUMA node
   sudo colony doctor --cpus 2-63 --nodes 1048576
   sudo colony doctor --explain irq-movable         one finding, with all of its commands
   colony doctor --root ./bundle --trace node.parquet
@@ -157,7 +157,7 @@ fn no_finding(advice: &Advice, id: &str) -> String {
         return format!("{id} could not be decided: {}", undecided.reason);
     }
     if let Some(passed) = advice.passed.iter().find(|p| p.id == id) {
-        return format!("{id} is no finding here: {} is {}", passed.evidence.file, passed.evidence.value);
+        return format!("{id} is no finding here ({}: {})", passed.evidence.file, passed.evidence.value);
     }
     let ids: Vec<&str> = advice.findings.iter().map(|f| f.finding.id.as_str()).collect();
     format!("there is no finding {id}; there are: {}", ids.join(", "))

@@ -18,7 +18,7 @@ const FAST: [&str; 5] =
 pub(super) fn source(node: &Node) -> Checked {
     const DIR: &str = "/sys/devices/system/clocksource/clocksource0";
     let file = format!("{DIR}/current_clocksource");
-    let now = node.root.value(&file)?;
+    let now = node.root.word(&file)?;
     if FAST.contains(&now.as_str()) {
         return Outcome::passed(file, now);
     }

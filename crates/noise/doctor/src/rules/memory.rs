@@ -56,7 +56,7 @@ pub(super) fn khugepaged(node: &Node) -> Checked {
     if let Some((file, value)) = super::pages::off(node)? {
         return Outcome::passed(file, value);
     }
-    let now = node.root.value(FILE)?;
+    let now = node.root.number(FILE)?.to_string();
     if now == "0" {
         return Outcome::passed(FILE, now);
     }
@@ -73,7 +73,7 @@ pub(super) fn khugepaged(node: &Node) -> Checked {
 /// KSM compares and merges pages (`Documentation/admin-guide/mm/ksm.rst`).
 pub(super) fn ksm(node: &Node) -> Checked {
     const FILE: &str = "/sys/kernel/mm/ksm/run";
-    let now = node.root.value(FILE)?;
+    let now = node.root.one_of(FILE, &["0", "1", "2"])?;
     if now != "1" {
         return Outcome::passed(FILE, now);
     }
@@ -149,7 +149,7 @@ pub(super) fn compaction(node: &Node) -> Checked {
 pub(super) fn numa_balancing(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/kernel/numa_balancing";
     const NODES: &str = "/sys/devices/system/node";
-    let now = node.root.value(FILE)?;
+    let now = node.root.number(FILE)?.to_string();
     if now == "0" {
         return Outcome::passed(FILE, now);
     }
@@ -176,7 +176,7 @@ pub(super) fn numa_balancing(node: &Node) -> Checked {
 /// An allocation reclaims memory of its own node before it takes another's.
 pub(super) fn zone_reclaim(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/vm/zone_reclaim_mode";
-    let now = node.root.value(FILE)?;
+    let now = node.root.number(FILE)?.to_string();
     if now == "0" {
         return Outcome::passed(FILE, now);
     }
@@ -193,9 +193,14 @@ pub(super) fn swap(node: &Node) -> Checked {
     let text = node.root.read(FILE)?;
     let mut devices = Vec::new();
     let mut used_kib = 0u64;
-    for line in text.lines().skip(1) {
+    let mut lines = text.lines();
+    let header = lines.next().unwrap_or_default();
+    if !header.starts_with("Filename") {
+        return Err(Unread::value(FILE, header));
+    }
+    for line in lines {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let [name, _, _, used, priority] = words[..] else { continue };
+        let [name, _, _, used, priority] = words[..] else { return Err(Unread::value(FILE, line)) };
         used_kib = used_kib.saturating_add(used.parse().map_err(|_| Unread::value(FILE, line))?);
         devices.push((unescaped(name), priority));
     }

@@ -17,7 +17,7 @@ fn unlike(node: &Node, file: &str, wanted: impl Fn(&str) -> bool) -> Result<Vec<
     let mut found = Vec::new();
     for cpu in node.job.iter() {
         let file = format!("{CPU}/cpu{cpu}/{file}");
-        let value = node.root.value(&file)?;
+        let value = node.root.word(&file)?;
         if !wanted(&value) {
             found.push((file, value));
         }
@@ -45,7 +45,7 @@ pub(super) fn turbo(node: &Node) -> Checked {
         ("/sys/devices/system/cpu/cpufreq/boost", "0"),
     ];
     for (file, off) in switches {
-        match node.root.value(file) {
+        match node.root.one_of(file, &["0", "1"]) {
             Ok(now) if now == off => return Outcome::passed(file, now),
             Ok(now) => {
                 return Finding::new(

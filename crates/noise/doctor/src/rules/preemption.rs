@@ -6,7 +6,7 @@
 //! `lazy`, the job runs until it enters the kernel, at the next tick at the latest (`resched_curr_lazy`, `kernel/sched/core.c`).
 
 use crate::finding::{Finding, Level};
-use crate::node::{CMDLINE, Node};
+use crate::node::{CMDLINE, Node, is_set};
 use crate::outcome::{Checked, Outcome};
 use crate::root::Unread;
 
@@ -19,7 +19,7 @@ const VERSION: &str = "/proc/sys/kernel/version";
 /// The model, and where it was seen.
 struct Seen {
     model: Model,
-    file: &'static str,
+    file: String,
     value: String,
     /// Whether the kernel has `lazy` beside the present model; `None` if its file could not be read.
     has_lazy: Option<bool>,
@@ -115,7 +115,7 @@ fn read(node: &Node) -> Result<Seen, Unknown> {
         // a PREEMPT_RT kernel since Linux 6.13 has the file, too
         Ok(text) => match node.root.value(VERSION) {
             Ok(version) if has_flag(&version, "PREEMPT_RT") => {
-                Ok(Seen { model: Model::RealTime, file: VERSION, value: version, has_lazy: None })
+                Ok(Seen { model: Model::RealTime, file: VERSION.into(), value: version, has_lazy: None })
             }
             _ => Ok(parse_models(&text)?),
         },
@@ -128,7 +128,7 @@ fn parse_models(text: &str) -> Result<Seen, Unread> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let chosen = words.iter().find_map(|word| word.strip_prefix('(')?.strip_suffix(')'));
     let model = chosen.and_then(Model::parse).ok_or_else(|| Unread::value(MODELS, text))?;
-    Ok(Seen { model, file: MODELS, value: text.to_owned(), has_lazy: Some(words.contains(&"lazy")) })
+    Ok(Seen { model, file: MODELS.into(), value: text.to_owned(), has_lazy: Some(words.contains(&"lazy")) })
 }
 
 fn has_flag(version: &str, flag: &str) -> bool {
@@ -140,47 +140,63 @@ fn from_version(node: &Node, unread: &Unread) -> Result<Seen, Unknown> {
     let version = node.root.value(VERSION)?;
     let has = |flag: &str| has_flag(&version, flag);
     let unknown = |what: &str| Unknown::Reason(format!("{unread}, and {what}"));
-    let seen = |model| Seen { model, file: VERSION, value: version.clone(), has_lazy: None };
+    let seen = |model| Seen { model, file: VERSION.into(), value: version.clone(), has_lazy: None };
+    let is_known = |word: &str| {
+        !word.to_ascii_uppercase().starts_with("PREEMPT")
+            || ["PREEMPT", "PREEMPT_DYNAMIC", "PREEMPT_RT"].contains(&word)
+    };
+    // every kernel's begins with the number of the build
+    if !version.starts_with('#') || !version.split_whitespace().all(is_known) {
+        return Err(Unread::value(VERSION, &version).into());
+    }
     if has("PREEMPT_RT") {
         return Ok(seen(Model::RealTime));
     }
     if has("PREEMPT_DYNAMIC") {
         if let Some(value) = node.parameter("preempt")? {
             return match Model::parse(&value) {
-                // Linux 7.0 ignores a model that its architecture does not have any more
-                Some(model) if matches!(model, Model::Full | Model::Lazy) || is_before(node, (7, 0)) => {
-                    Ok(Seen { model, file: CMDLINE, value: format!("preempt={value}"), has_lazy: None })
-                }
+                Some(model) if obeys(node, model) => Ok(Seen {
+                    model,
+                    file: CMDLINE.into(),
+                    value: format!("preempt={value}"),
+                    has_lazy: None,
+                }),
                 _ => Err(unknown(&format!("this kernel may ignore preempt={value}"))),
             };
         }
-        return configured(node)
-            .map(seen)
-            .ok_or_else(|| unknown("the default model of this kernel is not known"));
+        return configured(node).ok_or_else(|| unknown("the default model of this kernel is not known"));
     }
     if has("PREEMPT") {
         // since Linux 6.13 a kernel that is built for lazy preemption has the same flag
-        let model = match node.config("CONFIG_PREEMPT_LAZY") {
-            Some(true) => Some(Model::Lazy),
-            Some(false) => Some(Model::Full),
-            None => is_before(node, (6, 13)).then_some(Model::Full),
-        };
-        return model
-            .map(seen)
+        let by_version = || is_before(node, (6, 13)).then(|| seen(Model::Full));
+        return configured(node)
+            .or_else(by_version)
             .ok_or_else(|| unknown("the configuration does not say whether the model is full or lazy"));
     }
-    Ok(seen(configured(node).unwrap_or(Model::NoneOrVoluntary)))
+    Ok(configured(node).unwrap_or_else(|| seen(Model::NoneOrVoluntary)))
 }
 
-/// The model that the kernel was built for.
-fn configured(node: &Node) -> Option<Model> {
+/// Returns `true` if the kernel is known to take the model from its command line: `lazy` since Linux 6.13; Linux 7.0 has dropped
+/// `none` and `voluntary` on some architectures.
+fn obeys(node: &Node, model: Model) -> bool {
+    match model {
+        Model::Lazy => node.version().is_some_and(|own| own >= (6, 13)),
+        Model::Full => true,
+        _ => is_before(node, (7, 0)),
+    }
+}
+
+/// The model that the kernel was built for, by its configuration.
+fn configured(node: &Node) -> Option<Seen> {
     let options = [
         ("CONFIG_PREEMPT_NONE", Model::None),
         ("CONFIG_PREEMPT_VOLUNTARY", Model::Voluntary),
         ("CONFIG_PREEMPT_LAZY", Model::Lazy),
         ("CONFIG_PREEMPT", Model::Full),
     ];
-    options.into_iter().find(|(option, _)| node.config(option) == Some(true)).map(|(_, model)| model)
+    let (file, text) = node.configuration()?;
+    let (option, model) = options.into_iter().find(|(option, _)| is_set(&text, option))?;
+    Some(Seen { model, file, value: format!("{option}=y"), has_lazy: None })
 }
 
 /// Returns `true` if the kernel is known to be older.

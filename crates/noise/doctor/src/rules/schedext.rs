@@ -13,7 +13,7 @@ const LOADED: &str = "/sys/kernel/sched_ext/root/ops";
 
 /// One scheduler can be loaded at a time (Linux 6.12, `CONFIG_SCHED_CLASS_EXT`; `Documentation/scheduler/sched-ext.rst`).
 pub(super) fn scheduler(node: &Node) -> Checked {
-    let state = match node.root.value(STATE) {
+    let state = match node.root.word(STATE) {
         Err(e) if e.is_missing() && !is_known_to_lack(node) => return Err(e),
         Err(e) if e.is_missing() => {
             return Finding::new(

@@ -5,6 +5,7 @@ use crate::finding::{Finding, Level};
 use crate::node::Node;
 use crate::outcome::{Checked, Outcome};
 use crate::remedy::Remedy;
+use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
 const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";
@@ -12,7 +13,7 @@ const WATCHED: &str = "/proc/sys/kernel/watchdog_cpumask";
 /// A performance counter interrupts each busy CPU every 10 s or so (`Documentation/admin-guide/lockup-watchdogs.rst`).
 pub(super) fn nmi(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/kernel/nmi_watchdog";
-    let now = node.root.value(FILE)?;
+    let now = node.root.one_of(FILE, &["0", "1"])?;
     if now == "0" {
         return Outcome::passed(FILE, now);
     }
@@ -32,7 +33,7 @@ pub(super) fn nmi(node: &Node) -> Checked {
 /// A timer and a stopper thread (`migration/N`, since Linux 4.19) run every 4 s on each CPU of the mask.
 pub(super) fn soft(node: &Node) -> Checked {
     const FILE: &str = "/proc/sys/kernel/soft_watchdog";
-    let now = node.root.value(FILE)?;
+    let now = node.root.one_of(FILE, &["0", "1"])?;
     if now == "0" {
         return Outcome::passed(FILE, now);
     }
@@ -66,8 +67,12 @@ pub(super) fn machine_check(node: &Node) -> Checked {
     for cpu in node.job.iter() {
         let file = format!("/sys/devices/system/machinecheck/machinecheck{cpu}/check_interval");
         let text = node.root.value(&file)?;
+        let digits = text.trim_start_matches("0x");
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Unread::value(&file, &text));
+        }
         // hexadecimal in some kernels, decimal in others: only zero matters
-        if text.trim_start_matches("0x").bytes().any(|b| b != b'0') {
+        if digits.bytes().any(|b| b != b'0') {
             polled.push((file, text));
         }
     }
@@ -88,7 +93,7 @@ pub(super) fn tracing(node: &Node) -> Checked {
     let mut last = None;
     for dir in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
         let file = format!("{dir}/current_tracer");
-        match node.root.value(&file) {
+        match node.root.word(&file) {
             Ok(tracer) if tracer == "nop" => return Outcome::passed(file, tracer),
             Ok(tracer) => {
                 return Finding::new(Level::Medium, "A tracer of the kernel is on.")

@@ -70,7 +70,7 @@ pub(super) fn writeback(node: &Node) -> Checked {
 /// Some queues may run unbound to save power, and so off the job's CPUs; read once, at boot (`kernel/workqueue.c`).
 pub(super) fn power_efficient(node: &Node) -> Checked {
     const FILE: &str = "/sys/module/workqueue/parameters/power_efficient";
-    let text = node.root.value(FILE)?;
+    let text = node.root.one_of(FILE, &["Y", "N"])?;
     if text == "Y" {
         return Outcome::passed(FILE, text);
     }

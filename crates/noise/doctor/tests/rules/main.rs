@@ -14,3 +14,4 @@ mod preemption;
 mod remedies;
 mod speeds;
 mod topology;
+mod unreadable;

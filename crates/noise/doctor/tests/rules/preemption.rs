@@ -78,9 +78,39 @@ fn a_model_that_the_files_do_not_tell_is_not_known() {
         // Linux 7.0 may have dropped it
         (by_version("7.0.1", DYNAMIC, "preempt=none", None), "may ignore preempt=none"),
         (by_version("6.12.9", DYNAMIC, "preempt=hard", None), "may ignore preempt=hard"),
+        // lazy came with Linux 6.13
+        (by_version("5.14.0", DYNAMIC, "preempt=lazy", None), "may ignore preempt=lazy"),
         (by_version("6.18.0", "#1 SMP PREEMPT", "", None), "full or lazy"),
     ] {
         let Ruled::Undecided(why) = made.rule("preemption") else { panic!("{reason}") };
         assert!(why.contains(reason) && why.contains(MODELS), "{why}");
     }
+}
+
+#[test]
+fn a_version_line_that_no_kernel_prints_is_not_known() {
+    for version in ["", "garbage", "SMP PREEMPT", "#1 SMP PREEMPT_LAZY Debian", "#1 SMP preempt_dynamic"] {
+        let Ruled::Undecided(why) = by_version("6.18.0", version, "", None).rule("preemption") else {
+            panic!("{version}")
+        };
+        assert!(why.contains(VERSION), "{why}");
+    }
+}
+
+#[test]
+fn the_configuration_that_decided_is_the_evidence_also_if_the_kernel_has_it_itself() {
+    const DYNAMIC: &str = "#1 SMP PREEMPT_DYNAMIC Debian";
+    let evidence = |made: &Made| {
+        let seen = made.finding("preemption").evidence;
+        (seen[0].file.clone(), seen[0].value.clone())
+    };
+    let installed = by_version("6.12.9", DYNAMIC, "", Some("CONFIG_PREEMPT_VOLUNTARY=y\n"));
+    assert_eq!(evidence(&installed), ("/boot/config-6.12.9".into(), "CONFIG_PREEMPT_VOLUNTARY=y".into()));
+    let own = by_version("6.12.9", DYNAMIC, "", None);
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, b"CONFIG_PREEMPT_NONE=y\n").expect("packed");
+    own.put("/proc/config.gz", packed.finish().expect("packed"));
+    assert_eq!(evidence(&own), ("/proc/config.gz".into(), "CONFIG_PREEMPT_NONE=y".into()));
+    own.put("/proc/config.gz", b"no gzip");
+    assert!(matches!(own.rule("preemption"), Ruled::Undecided(_)));
 }
