@@ -7,6 +7,7 @@ use std::time::Duration;
 use colony_node::class::{self, Class};
 use colony_node::cpu::{self, CpuSet};
 use colony_node::record::{self, NodeRecord};
+use colony_selfish::recorder::Gap;
 use colony_time::tsc::{Calibration, ClockMap};
 
 use super::following::Following;
@@ -80,7 +81,7 @@ const CHECK_END_EVERY: Duration = Duration::from_millis(2);
 /// Drains between two anchors of the clock map: about a second.
 const ANCHOR_EVERY: u32 = 20;
 /// A warning about a measurement with a condition.
-const OBSERVES_EVERY_CPU: &str = "every CPU was observed, so a thread of the measurement itself may be the detour that ended it: \
+const OBSERVES_EVERY_CPU: &str = "every CPU that this process may use was observed, so a thread of the measurement itself may be the detour that ended it: \
                                   leave a CPU out with --cpus";
 /// Most single detours a measurement keeps over all CPUs: 1 GiB.
 const MAX_KEPT: usize = 1 << 26;
@@ -217,6 +218,13 @@ fn first_over_limit(seen: &[ObservedCpu]) -> Option<usize> {
     over.min().map(|(_, cpu)| cpu)
 }
 
+/// Keeps the detour that ended the measurement, also if it did not fit in the ring. It is the last of its CPU.
+fn keep_last(cpu: &mut ObservedCpu, gaps: &mut Vec<Gap>) {
+    let Some(last) = cpu.over_limit.filter(|last| gaps.last() != Some(last)) else { return };
+    gaps.push(last);
+    cpu.dropped = cpu.dropped.saturating_sub(1);
+}
+
 /// Measures. `progress` is called about every 50 ms with the time since the start and may end the
 /// measurement early by returning `false`; what was measured until then counts.
 ///
@@ -241,10 +249,11 @@ pub fn measure(
         steal_before,
         ..
     } = session;
-    let (seen, rest) = observers.finish()?;
+    let (mut seen, rest) = observers.finish()?;
     for (cpu, more) in rest {
         gaps.entry(cpu).or_default().extend(more);
     }
+    seen.iter_mut().for_each(|cpu| keep_last(cpu, gaps.entry(cpu.cpu).or_default()));
     clocks.anchor();
     let steal_after = record::steal_ns();
     let steal = |cpu: usize| {
@@ -265,12 +274,19 @@ pub fn measure(
         per_cpu.push(results.add(cpu, &gaps, &spans, steal(cpu.cpu)));
         if let Some(until) = until.as_mut().filter(|_| last_cpu == Some(cpu.cpu)) {
             *until = results.until(until.condition, cpu, &spans, start_ns, probe.as_ref());
+            if probe.is_none() {
+                until.no_stack = Some(
+                    no_probe.clone().unwrap_or_else(|| "events of the kernel were not looked for".into()),
+                );
+            }
         }
     }
     let (sources, measuring_itself) = results.sources(per_cpu.iter().map(|c| c.observed_s).sum());
     let attribution = coverage(probe.as_ref(), no_probe, lost_events, &sources, results.residue_ns());
     let mut warnings = node.warnings();
-    if config.observe.until.is_some() && cpu::usable()?.without(&config.observe.cpus).is_empty() {
+    if until.as_ref().is_some_and(|until| until.reached)
+        && cpu::usable()?.without(&config.observe.cpus).is_empty()
+    {
         warnings.push(OBSERVES_EVERY_CPU.into());
     }
     warn(&mut warnings, &per_cpu, lost_events, unkept);

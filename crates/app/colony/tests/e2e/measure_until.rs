@@ -135,6 +135,22 @@ fn a_command_runs_after_the_detour_and_its_failure_is_an_error_that_keeps_the_tr
 }
 
 #[test]
+fn the_detour_that_ends_the_measurement_is_in_the_trace_also_if_the_ring_is_full() {
+    let _alone = alone();
+    let _neighbour = Neighbour::on(&last_cpu());
+    let folder = tempfile::tempdir().expect("temp dir");
+    let trace = folder.path().join("node.csv");
+    let more = ["--json", "--ring", "1", "--no-attribution", "--out", trace.to_str().expect("plain")];
+    let out = colony().args(measure_until(&more)).output().expect("runs");
+    assert_eq!(out.status.code(), Some(3), "{}", error(&out));
+    let m: Value = serde_json::from_slice(&out.stdout).expect("json");
+    let length = m["until"]["detour"]["duration_ns"].to_string();
+    let rows = std::fs::read_to_string(&trace).expect("a trace");
+    assert!(rows.lines().any(|row| row.split(',').any(|word| word == length)), "{length} in {rows}");
+    assert!(m["until"]["no_stack"].is_string(), "{}", m["until"]);
+}
+
+#[test]
 fn conditions_that_cannot_be_are_explained() {
     fails(&["measure", "--until", "50us"], 2, "`detour > TIME` or `detour >= TIME`");
     fails(&["measure", "--until", "detour > 50"], 2, "use ns, us, ms, s, min or h");

@@ -52,10 +52,10 @@ fn hybrid_lb(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Stud
         let tree = hybrid.balance_generated(&Generator::new(shape).map_err(wrong)?);
         let name = |what: &str| format!("{pes} PEs, {what}");
         rows.push(e.beside(
-            name("load database of the fullest PE, bytes"),
+            name("memory of the load balancer: its load database on the fullest PE, bytes"),
             memory,
             Ours::Count(tree.database_bytes_one_pe),
-            "64 objects a PE; the report does not say how many",
+            "the load database alone; the report has the memory of the load balancer as measured, and not its number of objects: 64 a PE are chosen",
         ));
         let mut row = |what: &str, ours, note: &str| rows.push(e.row(name(what), ours, note));
         // a mesh: four messages an object, less those at its sides

@@ -83,7 +83,7 @@ fn colony_21_per_cent_ruins_the_run_and_coordination_saves_it() {
     let unmodified = value(&r, "21 % noise, 8192 nodes, unmodified: run");
     assert!((0.5..2.0).contains(&(unmodified / (3175.7 * S))), "the same order: {unmodified}");
     within(0.15, value(&r, "21 % noise, 8192 nodes, coordinated: run"), 1.73 * S);
-    within(0.15, value(&r, "the same, mean of runs begun at ten instants"), 1.73 * S);
+    within(0.15, value(&r, "21 % noise, 8192 nodes, coordinated: mean of runs"), 1.73 * S);
     within(0.15, value(&r, "shortest operation"), 4.0 * US);
     within(0.05, value(&r, "longest operation"), 9900.0 * US);
 }
@@ -129,7 +129,7 @@ fn a_log_of_messages_is_seen_where_tasks_compute_little() {
 fn hybrid_load_balancing_needs_less_memory_than_published_and_the_central_one_more() {
     let r = rows("hybrid-lb");
     for (pes, published_mb) in [("4096", 6.8), ("8192", 22.57), ("16384", 22.63)] {
-        let ours = value(&r, &format!("{pes} PEs, load database of the fullest PE"));
+        let ours = value(&r, &format!("{pes} PEs, memory of the load balancer"));
         assert!(ours <= 2e6 && ours < published_mb * 1e6, "{ours}");
         assert!(value(&r, &format!("{pes} PEs, central load database")) > 15.0 * ours);
         assert!(value(&r, &format!("{pes} PEs, imbalance after")) <= 1.01);

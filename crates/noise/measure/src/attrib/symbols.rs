@@ -12,10 +12,10 @@ pub enum SymbolsError {
     Read(std::io::Error),
     /// The kernel hides the addresses from this process.
     #[error(
-        "the kernel hides the addresses of its functions from this process (kernel.kptr_restrict is {0}); run as root or with \
-         CAP_SYSLOG"
+        "the kernel hides the addresses of its functions from this process (by kernel.kptr_restrict and \
+         kernel.perf_event_paranoid); run as root or with CAP_SYSLOG"
     )]
-    Privilege(String),
+    Privilege,
     /// The kernel hides the addresses from everybody.
     #[error(
         "the kernel hides the addresses of its functions (kernel.kptr_restrict is 2); run `sysctl kernel.kptr_restrict=1` as root"
@@ -28,7 +28,7 @@ impl SymbolsError {
     fn hidden(kptr_restrict: &str) -> Self {
         match kptr_restrict.trim() {
             "2" => Self::Hidden,
-            other => Self::Privilege(other.to_owned()),
+            _ => Self::Privilege,
         }
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         let hidden = Symbols::parse(b"0000000000000000 T _stext\n0000000000000000 t schedule\n");
         assert!(hidden.functions.is_empty());
         assert!(SymbolsError::hidden("2\n").to_string().contains("sysctl kernel.kptr_restrict=1"));
-        assert!(SymbolsError::hidden("1\n").to_string().contains("is 1); run as root or with CAP_SYSLOG"));
+        assert!(SymbolsError::hidden("1\n").to_string().contains("run as root or with CAP_SYSLOG"));
     }
 
     proptest! {

@@ -107,7 +107,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.no_keep {
         crate::state::keep_trace(trace);
     }
-    let failed = measurement.until.as_mut().and_then(|until| run_then(&args, until));
+    let failed = measurement.until.as_mut().and_then(|until| run_then(&args, until, &stop));
     super::print(args.json, &measurement, colony_view::measurement::render)?;
     match failed {
         Some(error) => anyhow::bail!(error),
@@ -117,8 +117,8 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the command of `--then` if the condition was met, and adds its end to the report. Returns its error.
-fn run_then(args: &Args, until: &mut UntilReport) -> Option<String> {
-    let report = then::run(args.then.as_deref()?, until.detour.as_ref()?, args.out.as_deref());
+fn run_then(args: &Args, until: &mut UntilReport, stop: &AtomicBool) -> Option<String> {
+    let report = then::run(args.then.as_deref()?, until.detour.as_ref()?, args.out.as_deref(), stop);
     until.then.insert(report).error.clone()
 }
 

@@ -3,13 +3,25 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use colony_measure::{LimitDetour, ThenReport};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 
-/// Runs `command` with `sh -c` and waits for its end. The command's standard output goes to standard error, so that the report
-/// alone is on standard output. It has the privileges of this process's user: capabilities of the program's file are not passed on.
-pub(super) fn run(command: &str, detour: &LimitDetour, trace: Option<&Path>) -> ThenReport {
+/// The interval at which the command's end and signals are looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Runs `command` with `sh -c` and waits for its end. A signal that sets `stop` ends the command, a second one kills it. The command's
+/// standard output goes to standard error, so that the report alone is on standard output. It has the privileges of this process's user: capabilities of the program's file are not passed on.
+pub(super) fn run(
+    command: &str,
+    detour: &LimitDetour,
+    trace: Option<&Path>,
+    stop: &AtomicBool,
+) -> ThenReport {
     let mut shell = Command::new("sh");
     shell
         .args(["-c", command])
@@ -26,8 +38,8 @@ pub(super) fn run(command: &str, detour: &LimitDetour, trace: Option<&Path>) -> 
         Some(trace) => shell.env("COLONY_TRACE", trace),
         None => shell.env_remove("COLONY_TRACE"),
     };
-    let (code, problem) = match shell.status() {
-        Err(e) => (None, Some(format!("could not be started with sh: {e}"))),
+    let (code, problem) = match shell.spawn().and_then(|child| wait(child, stop)) {
+        Err(e) => (None, Some(format!("could not be run with sh: {e}"))),
         Ok(status) if status.success() => (status.code(), None),
         Ok(status) => (status.code(), Some(ending(status))),
     };
@@ -35,7 +47,24 @@ pub(super) fn run(command: &str, detour: &LimitDetour, trace: Option<&Path>) -> 
     ThenReport { command: command.to_owned(), code, error }
 }
 
-fn ending(status: std::process::ExitStatus) -> String {
+/// Waits for the end of the command, and passes signals on: the first as SIGTERM, a further one as SIGKILL.
+fn wait(mut child: Child, stop: &AtomicBool) -> std::io::Result<ExitStatus> {
+    let mut signal = Signal::SIGTERM;
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        // taken back, so that the next signal is passed on, too, instead of ending this process
+        if stop.swap(false, Ordering::Relaxed) {
+            // a child that was not waited for keeps its process id
+            kill(Pid::from_raw(child.id().cast_signed()), signal)?;
+            signal = Signal::SIGKILL;
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn ending(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("exited with code {code}"),
         (None, Some(signal)) => format!("was ended by signal {signal}"),
@@ -46,6 +75,36 @@ fn ending(status: std::process::ExitStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn run(command: &str, detour: &LimitDetour, trace: Option<&Path>) -> ThenReport {
+        super::run(command, detour, trace, &AtomicBool::new(false))
+    }
+
+    #[test]
+    fn a_signal_ends_the_command() {
+        let stopped = super::run("exec sleep 3600", &detour(), None, &AtomicBool::new(true));
+        assert!(stopped.error.is_some_and(|e| e.contains("was ended by signal 15")));
+        // one that ignores the first is killed by the second
+        let stop = AtomicBool::new(false);
+        let folder = tempfile::tempdir().expect("temp dir");
+        let ready = folder.path().join("ready");
+        let deaf = format!("trap '' TERM; : > {}; while :; do sleep 0.01; done", ready.display());
+        let killed = std::thread::scope(|threads| {
+            threads.spawn(|| {
+                while !ready.exists() {
+                    std::thread::yield_now();
+                }
+                for _ in 0..2 {
+                    stop.store(true, Ordering::Relaxed);
+                    while stop.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                }
+            });
+            super::run(&deaf, &detour(), None, &stop)
+        });
+        assert!(killed.error.is_some_and(|e| e.contains("was ended by signal 9")));
+    }
 
     fn detour() -> LimitDetour {
         LimitDetour {

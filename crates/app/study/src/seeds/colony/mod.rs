@@ -378,7 +378,7 @@ fn moderate(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, Study
         ),
         e.beside(
             "shortest operation",
-            Cited::us("about 4 microseconds", 4.0, Basis::PutIn),
+            Cited::us("about 4 microseconds", 4.0, Basis::Arithmetic),
             Ours::Ns(unmodified.min_ns as f64),
             "simulated; without noise an operation takes 1.73 s over 500,000, which is put in",
         ),
@@ -412,7 +412,7 @@ fn anywhere(e: &Experiment, c: &Context<'_>, percent: f64) -> Result<Published, 
         sum += model::total(c.params, &chosen, &node, 8192)?.ns;
     }
     Ok(e.row(
-        "the same, mean of runs begun at ten instants of a period",
+        format!("{percent} % noise, 8192 nodes, coordinated: mean of runs begun at ten instants of a period"),
         Ours::Ns(sum / BEGINS as f64),
         "simulated; a run that meets a regular window loses its daemons' longest calculation",
     ))
