@@ -5,7 +5,7 @@ mod then;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use colony_measure::selfish::{self, Condition};
