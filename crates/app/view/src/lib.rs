@@ -35,3 +35,4 @@ pub mod tune;
 pub mod units;
 mod until;
 pub mod vm;
+pub mod wakeups;

@@ -29,7 +29,12 @@ pub fn render(m: &Measurement) -> String {
     for warning in &m.warnings {
         let _ = writeln!(w, "{}", wrap(&format!("note: {warning}")));
     }
-    out.push_str(&until::render(m));
+    let observed = until::Observed {
+        cpus: &m.cpus,
+        seconds: m.per_cpu.iter().map(|c| c.observed_s).fold(0.0, f64::max),
+        not_attributed: m.attribution.reason.as_deref(),
+    };
+    out.push_str(&until::render(m.until.as_ref(), &observed));
     out
 }
 

@@ -24,6 +24,7 @@ enum kind {
 	ENTER = 2,
 	EXIT = 3,
 	POINT = 4,
+	IDLE = 5,
 };
 
 enum what {
@@ -47,7 +48,7 @@ enum what {
 struct event {
 	u64 ready; /* index in the ring + 1, written last */
 	u64 at_ns; /* CLOCK_MONOTONIC */
-	u32 arg;   /* switch: task left; softirq, irq: number; nmi: length in ns */
+	u32 arg;   /* switch: task left; softirq, irq, idle: number; nmi: length in ns */
 	u32 pid;   /* switch: task entered */
 	u16 kind;
 	u16 what;
@@ -303,6 +304,13 @@ SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(irq_handler_exit, int irq)
 {
 	return emit(ctx, EXIT, IRQ, irq);
+}
+
+/* the number of the state that the CPU enters, or -1 as it leaves one */
+SEC("tp_btf/cpu_idle")
+int BPF_PROG(cpu_idle, unsigned int state, unsigned int cpu)
+{
+	return emit(ctx, IDLE, 0, state);
 }
 
 SEC("tp_btf/nmi_handler")

@@ -10,7 +10,7 @@ use colony_time::tsc::ClockMap;
 use crate::attrib::Probe;
 use crate::attrib::event::Event;
 use crate::attrib::spans::{Span, Tracker};
-use crate::selfish::{ObservedCpu, Observers};
+use crate::selfish::ObservedCpu;
 
 /// Follows the events of each CPU while they arrive.
 pub(super) struct Following {
@@ -21,10 +21,9 @@ pub(super) struct Following {
 }
 
 impl Following {
-    pub(super) fn new(observers: &Observers, fifo: Option<u8>) -> Self {
-        let trackers =
-            observers.tids().into_iter().map(|(cpu, tid)| (cpu, Tracker::new(tid, fifo))).collect();
-        Self { trackers, batch: BTreeMap::new(), threads: HashSet::new() }
+    /// Follows these CPUs, each with the tracker of its observer.
+    pub(super) fn new(trackers: impl IntoIterator<Item = (usize, Tracker)>) -> Self {
+        Self { trackers: trackers.into_iter().collect(), batch: BTreeMap::new(), threads: HashSet::new() }
     }
 
     pub(super) fn drain(&mut self, probe: &mut Probe) {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use colony_time::Windows;
 use hdrhistogram::Histogram;
 
-use super::session::{Config, MeasureError, Session};
+use super::error::MeasureError;
+use super::session::{Config, Session};
 use crate::selfish::{Config as Observe, recorder};
 use colony_trace::Source;
 

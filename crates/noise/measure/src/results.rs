@@ -9,7 +9,8 @@ use super::report::{CpuReport, Lengths, Measurement, SourceReport};
 use crate::attrib::join::{Attributed, Seen};
 use crate::attrib::spans::Span;
 use crate::attrib::{Cause, Probe, attribute};
-use crate::selfish::{Condition, Gap, ObservedCpu, recorder};
+use crate::condition::Condition;
+use crate::selfish::{Gap, ObservedCpu, recorder};
 use crate::until::{LimitDetour, UntilReport};
 use colony_trace::{Class, Detour, Source, Trace, TraceMeta};
 

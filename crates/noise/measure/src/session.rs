@@ -5,32 +5,24 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use colony_node::class::{self, Class};
-use colony_node::cpu::{self, CpuSet};
+use colony_node::cpu;
 use colony_node::record::{self, NodeRecord};
 use colony_selfish::recorder::Gap;
 use colony_time::tsc::{Calibration, ClockMap};
 
+use super::elsewhere::{Elsewhere, still_online};
+use super::error::MeasureError;
 use super::following::Following;
+use super::probing::{Attribution, attach};
 use super::report::{self, AttributionReport, CpuReport, Measurement, SourceReport};
 use super::results::{Results, seen};
 use crate::attrib::join::{Attributed, Seen};
-use crate::attrib::{self, Probe, attribute};
-use crate::selfish::{self, Gaps, ObservedCpu, Observers, SelfishError};
+use crate::attrib::spans::Tracker;
+use crate::attrib::{Probe, Wanted, attribute};
+use crate::selfish::{self, Gaps, ObservedCpu, Observers};
 use crate::until::UntilReport;
 use colony_trace::Source;
 use colony_trace::Trace;
-
-/// The choice between a measurement with and without attribution.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Attribution {
-    /// With attribution if the privileges allow it.
-    #[default]
-    Auto,
-    /// No: the probe costs the measured CPUs some time (0.1–0.6 µs an event).
-    Off,
-    /// Fail where it is not possible.
-    Required,
-}
 
 /// The parameters of a measurement.
 #[derive(Clone, Debug)]
@@ -41,37 +33,6 @@ pub struct Config {
     pub attribution: Attribution,
     /// Number of this node in the trace.
     pub node: u32,
-}
-
-/// The reasons for a measurement to fail.
-#[derive(Debug, thiserror::Error)]
-pub enum MeasureError {
-    /// The observers.
-    #[error(transparent)]
-    Selfish(#[from] SelfishError),
-    /// The node.
-    #[error(transparent)]
-    Node(#[from] colony_node::NodeError),
-    /// The probe, where it was required.
-    #[error(transparent)]
-    Probe(#[from] attrib::ProbeError),
-    /// A CPU went offline under its observer.
-    #[error(
-        "CPU {0} went offline during the measurement; its observer ran elsewhere, so the run says nothing; try again without it"
-    )]
-    Vanished(usize),
-}
-
-impl MeasureError {
-    /// True if the caller's request is impossible (exit code 2), false if the run failed (exit code 1).
-    #[must_use]
-    pub const fn is_wrong_use(&self) -> bool {
-        match self {
-            Self::Selfish(e) => e.is_wrong_use(),
-            Self::Node(e) => e.is_wrong_use(),
-            Self::Probe(_) | Self::Vanished(_) => false,
-        }
-    }
 }
 
 /// The interval at which the rings are emptied.
@@ -105,10 +66,14 @@ impl Session {
     pub(super) fn start(config: &Config) -> Result<Self, MeasureError> {
         config.observe.check()?;
         let calibration = Calibration::measure();
-        let (mut probe, no_probe) = attach(config)?;
+        let cpus = &config.observe.cpus;
+        let wanted = Wanted { stacks: config.observe.until.is_some(), idle_states: false };
+        let (mut probe, no_probe) = attach(config.attribution, cpus, wanted)?;
         let mut observers = Observers::prepare(&config.observe, calibration)?;
-        let elsewhere = Elsewhere::than(&config.observe.cpus);
-        let following = Following::new(&observers, config.observe.fifo);
+        let elsewhere = Elsewhere::than(cpus);
+        let following = Following::new(
+            observers.tids().into_iter().map(|(cpu, tid)| (cpu, Tracker::new(tid, config.observe.fifo))),
+        );
         let clocks = ClockMap::new(calibration);
         let steal_before = record::steal_ns();
         if let Some(p) = &mut probe {
@@ -328,49 +293,6 @@ fn coverage(
         explained: report::explained(sources, None),
         explained_without_throttle: report::explained(sources, Some(&Source::Throttle)),
         residue_ns,
-    }
-}
-
-fn still_online(cpus: &CpuSet) -> Result<(), MeasureError> {
-    let online = cpu::online()?;
-    cpus.iter().find(|&c| !online.contains(c)).map_or(Ok(()), |gone| Err(MeasureError::Vanished(gone)))
-}
-
-/// Attaches the probe, or says why not.
-fn attach(config: &Config) -> Result<(Option<Probe>, Option<String>), MeasureError> {
-    let cpus = &config.observe.cpus;
-    let attach = || match config.observe.until {
-        Some(_) => Probe::attach_with_stacks(cpus),
-        None => Probe::attach(cpus),
-    };
-    match config.attribution {
-        Attribution::Off => Ok((None, Some("switched off (--no-attribution)".into()))),
-        Attribution::Required => Ok((Some(attach()?), None)),
-        Attribution::Auto => Ok(match attach() {
-            Ok(probe) => (Some(probe), None),
-            Err(e) => (None, Some(e.to_string())),
-        }),
-    }
-}
-
-/// Keeps the calling thread off the measured CPUs while there are others; puts it back when dropped.
-struct Elsewhere(Option<CpuSet>);
-
-impl Elsewhere {
-    fn than(measured: &CpuSet) -> Self {
-        let before = cpu::affinity(0).ok();
-        let others = cpu::usable().map(|u| u.without(measured)).unwrap_or_default();
-        // if it does not work the thread shows up in the result, by its name
-        let moved = !others.is_empty() && cpu::bind(0, &others).is_ok();
-        Self(before.filter(|_| moved))
-    }
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        if let Some(before) = &self.0 {
-            let _ = cpu::bind(0, before);
-        }
     }
 }
 

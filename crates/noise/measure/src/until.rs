@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The detour that ended a measurement: its source, the events before it, and the kernel's stack.
+//! The detour or the wake-up that ended a measurement: its source, the events before it, and the kernel's stack.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,7 +7,7 @@ use crate::attrib::join::Seen;
 use crate::attrib::spans::Span;
 use crate::attrib::stack::{KernelStack, StackKind};
 use crate::attrib::symbols::Symbols;
-use crate::selfish::Condition;
+use crate::condition::Condition;
 use colony_trace::Source;
 
 /// The time before the detour from which events are reported, nanoseconds.
@@ -20,7 +20,8 @@ pub struct UntilReport {
     pub condition: Condition,
     /// True if a detour met it; false if the measurement lasted as long as it may.
     pub reached: bool,
-    /// The first detour that met the condition.
+    /// The first detour that met the condition. If the condition is one on a latency: the wait from the instant of the timer to
+    /// the thread.
     pub detour: Option<LimitDetour>,
     /// Sources that ran on the detour's CPU in the millisecond before it, in order; empty without attribution.
     pub before: Vec<Ran>,

@@ -19,6 +19,7 @@ mod lb;
 mod machine;
 mod measure;
 mod measure_until;
+mod measure_wakeups;
 mod noise;
 mod pages;
 mod pages_of_the_book;

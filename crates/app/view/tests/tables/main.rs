@@ -6,6 +6,7 @@ mod jobs;
 mod measurement;
 mod noise;
 mod study;
+mod wakeups;
 
 use colony_model::plan::{Boot, Sizes, Transport, plan};
 use colony_model::{Block, Machine, PsetSize, SecurityKey, Site};

@@ -56,12 +56,18 @@ struct Parts {
 /// took from this CPU in the whole run: so much of the unexplained time, longest first, is its doing.
 #[must_use]
 pub fn attribute(detours: &[Seen], spans: &[Span], steal_ns: u64) -> Attributed {
+    attribute_with_slack(detours, spans, steal_ns, SLACK_NS)
+}
+
+/// As [`attribute`], for detours whose clock differs from that of the events by `slack_ns` at most.
+#[must_use]
+pub fn attribute_with_slack(detours: &[Seen], spans: &[Span], steal_ns: u64, slack_ns: i64) -> Attributed {
     let mut out = Attributed { classes: classes_of(spans), ..Attributed::default() };
     let mut next = 0;
     let mut all: Vec<Parts> = detours
         .iter()
         .map(|d| {
-            let (parts, residue_ns) = parts_of(d, spans, &mut next);
+            let (parts, residue_ns) = parts_of(d, spans, &mut next, slack_ns);
             out.residue_ns += residue_ns;
             parts
         })
@@ -112,9 +118,9 @@ impl Parts {
 }
 
 /// The spans of one detour, and the residue around them. `next` is the first span not yet used up.
-fn parts_of(detour: &Seen, spans: &[Span], next: &mut usize) -> (Parts, u64) {
+fn parts_of(detour: &Seen, spans: &[Span], next: &mut usize, slack_ns: i64) -> (Parts, u64) {
     let end_ns = detour.start_ns.saturating_add_unsigned(detour.duration_ns);
-    let (from_ns, to_ns) = (detour.start_ns - SLACK_NS, end_ns + SLACK_NS);
+    let (from_ns, to_ns) = (detour.start_ns - slack_ns, end_ns + slack_ns);
     while spans.get(*next).is_some_and(|s| s.end_ns <= from_ns) {
         *next += 1;
     }

@@ -18,5 +18,5 @@ pub mod stack;
 pub mod symbols;
 
 pub use join::{Attributed, Cause, attribute};
-pub use probe::{Probe, ProbeError};
+pub use probe::{Probe, ProbeError, Wanted};
 pub use senders::{IpiReport, IpiSender};

@@ -71,6 +71,15 @@ const _: () = {
 // SAFETY: only integers, and no padding between them (a C struct whose gaps are fields).
 unsafe impl colony_bpf::Plain for types::sender {}
 
+/// The events that a measurement needs beside those that every one has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// The kernel's stack at every event: about two microseconds more an event on the measured CPU.
+    pub stacks: bool,
+    /// The idle states that a measured CPU enters and leaves.
+    pub idle_states: bool,
+}
+
 /// Tracepoint programs on the measured CPUs.
 pub struct Probe {
     cpus: Vec<usize>,
@@ -90,30 +99,17 @@ impl Probe {
     ///
     /// # Errors
     /// [`ProbeError`] says why attribution is not possible here.
-    pub fn attach(cpus: &CpuSet) -> Result<Self, ProbeError> {
-        Self::attach_all(cpus, false)
-    }
-
-    /// As [`attach`](Self::attach); also keeps the kernel's stack at every event, which takes the measured CPU about
-    /// two microseconds more an event.
-    ///
-    /// # Errors
-    /// As [`attach`](Self::attach).
-    pub fn attach_with_stacks(cpus: &CpuSet) -> Result<Self, ProbeError> {
-        Self::attach_all(cpus, true)
-    }
-
-    fn attach_all(cpus: &CpuSet, with_stacks: bool) -> Result<Self, ProbeError> {
+    pub fn attach(cpus: &CpuSet, wanted: Wanted) -> Result<Self, ProbeError> {
         colony_bpf::check()?;
         let cpus: Vec<usize> = cpus.iter().collect();
         let mut open = skel::AttribSkelBuilder::default().open(colony_bpf::place())?;
         open.maps.rings.set_max_entries(cpus.len() as u32)?;
         open.maps.events.set_max_entries((cpus.len() * RING_LEN) as u32)?;
-        if with_stacks {
+        if wanted.stacks {
             open.maps.stacks.set_max_entries((cpus.len() * STACK_LEN) as u32)?;
         }
         if let Some(data) = open.maps.rodata_data.as_deref_mut() {
-            data.stack_len = if with_stacks { STACK_LEN as u32 } else { 0 };
+            data.stack_len = if wanted.stacks { STACK_LEN as u32 } else { 0 };
             data.measured_words = cpus.iter().max().map_or(0, |highest| highest / 64 + 1) as u32;
             data.ring_len = RING_LEN as u32;
             for (slot, &cpu) in cpus.iter().enumerate() {
@@ -124,13 +120,14 @@ impl Probe {
                 data.measured[cpu / 64] |= 1 << (cpu % 64);
             }
         }
+        open.progs.cpu_idle.set_autoload(wanted.idle_states);
         let missing = leave_out_missing(&mut open)?;
         let mut skel = open.load()?;
         let heads = Mapped::new(skel.maps.rings.as_fd(), cpus.len() * size_of::<RingHead>())?;
         let events =
             Mapped::new(skel.maps.events.as_fd(), cpus.len() * RING_LEN * size_of::<types::event>())?;
         let stacks_len = cpus.len() * STACK_LEN * size_of::<types::stack>();
-        let stacks = with_stacks.then(|| Mapped::new(skel.maps.stacks.as_fd(), stacks_len)).transpose()?;
+        let stacks = wanted.stacks.then(|| Mapped::new(skel.maps.stacks.as_fd(), stacks_len)).transpose()?;
         skel.attach()?;
         let read = vec![(0, 0); cpus.len()];
         Ok(Self { cpus, heads, events, read, missing, stacks, skel })
@@ -257,7 +254,7 @@ impl Probe {
 fn leave_out_missing(open: &mut skel::OpenAttribSkel<'static>) -> Result<Vec<String>, ProbeError> {
     let kernel = Btf::from_vmlinux()?;
     let mut missing = Vec::new();
-    for mut program in open.open_object_mut().progs_mut() {
+    for mut program in open.open_object_mut().progs_mut().filter(|program| program.autoload()) {
         let section = program.section().to_string_lossy().into_owned();
         let tracepoint = section.rsplit('/').next().unwrap_or(&section).to_owned();
         if kernel.type_by_name::<Typedef<'_>>(&format!("btf_trace_{tracepoint}")).is_none() {
@@ -304,7 +301,7 @@ mod tests {
     fn a_context_switch_on_a_measured_cpu_is_seen_and_on_another_is_not() {
         let cpus = colony_node::cpu::usable().expect("linux");
         let last = cpus.iter().last().expect("a CPU");
-        let mut probe = match Probe::attach(&[last].into_iter().collect()) {
+        let mut probe = match Probe::attach(&[last].into_iter().collect(), Wanted::default()) {
             Ok(p) => p,
             Err(ProbeError::Unavailable(e)) => {
                 colony_testing::skip(e);
@@ -339,7 +336,10 @@ mod tests {
     #[test]
     fn the_stack_of_a_task_that_sleeps_names_its_system_call() {
         let last = colony_node::cpu::usable().expect("linux").iter().last().expect("a CPU");
-        let mut probe = match Probe::attach_with_stacks(&[last].into_iter().collect()) {
+        let mut probe = match Probe::attach(
+            &[last].into_iter().collect(),
+            Wanted { stacks: true, ..Wanted::default() },
+        ) {
             Ok(p) => p,
             Err(ProbeError::Unavailable(e)) => {
                 colony_testing::skip(e);
@@ -379,7 +379,7 @@ mod tests {
             colony_testing::skip("needs two CPUs");
             return;
         };
-        let mut probe = match Probe::attach(&[last].into_iter().collect()) {
+        let mut probe = match Probe::attach(&[last].into_iter().collect(), Wanted::default()) {
             Ok(p) => p,
             Err(ProbeError::Unavailable(e)) => {
                 colony_testing::skip(e);

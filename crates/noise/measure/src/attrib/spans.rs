@@ -37,6 +37,8 @@ pub struct Tracker {
     fault: Option<Origin>,
     /// Threads of the program that measures.
     own: HashSet<i32>,
+    /// Names of the CPU's idle states, by number; `None`: the idle task is named as any other.
+    idle_states: Option<Vec<String>>,
     /// Since when the present top is on the CPU, and
     since_ns: Option<i64>,
     /// whether it has had no span yet.
@@ -61,11 +63,18 @@ impl Tracker {
             nested: Vec::new(),
             fault: None,
             own: HashSet::new(),
+            idle_states: None,
             since_ns: None,
             begins: false,
             spans: Vec::new(),
             unkept: 0,
         }
+    }
+
+    /// Tells idleness from tasks: the idle task has the source `idle`, and `idle:STATE` in the idle state of this number.
+    #[must_use]
+    pub fn with_idle_states(self, names: Vec<String>) -> Self {
+        Self { idle_states: Some(names), ..self }
     }
 
     /// Names threads of the program that measures: their time is the measurement's, not the node's.
@@ -116,6 +125,7 @@ impl Tracker {
         self.begins = match kind {
             Kind::Enter(_) => true,
             Kind::Begin(_) => self.task.is_none(),
+            Kind::Idle(state) => state.is_some(),
             Kind::Switch { .. } | Kind::Exit | Kind::Past(..) => false,
         };
         match kind {
@@ -135,8 +145,9 @@ impl Tracker {
                 self.begins = task.is_some() && (!throttled || task != self.task);
                 self.task = task;
             }
+            Kind::Idle(state) if self.task.is_some() => self.task = Some(self.name_idle(*state)),
             Kind::Begin(origin) if self.task.is_none() => self.fault = Some(origin.clone()),
-            Kind::Enter(_) | Kind::Begin(_) | Kind::Past(..) => {}
+            Kind::Enter(_) | Kind::Begin(_) | Kind::Idle(_) | Kind::Past(..) => {}
         }
     }
 
@@ -148,9 +159,17 @@ impl Tracker {
         };
         match () {
             () if self.observer_wants_cpu && held_back => Origin::local(Source::Throttle),
+            () if pid == 0 && self.idle_states.is_some() => self.name_idle(None),
             () if self.own.contains(&pid) => Origin::local(Source::Observer),
             () => Origin::thread(name),
         }
+    }
+
+    /// The idle task, in an idle state or on the way into or out of one. A state without a name is `idle` alone.
+    fn name_idle(&self, state: Option<u32>) -> Origin {
+        let names = self.idle_states.as_deref().unwrap_or_default();
+        let name = state.and_then(|state| names.get(state as usize));
+        Origin::local(Source::Other(name.map_or_else(|| "idle".into(), |name| format!("idle:{name}"))))
     }
 
     /// Ends the stretch that is open, if any.
@@ -272,6 +291,32 @@ mod tests {
             |name: &str| spans.iter().filter(|s| s.begins && s.origin.source.to_string() == name).count();
         let names = ["thread:make", "irq:local_timer", "nmi", "fault:page"];
         assert_eq!(names.map(count), [1, 3, 1, 1], "{spans:?}");
+    }
+
+    #[test]
+    fn idleness_is_told_from_tasks_by_its_states_where_they_are_named() {
+        let mut t = Tracker::new(ME, None).with_idle_states(vec!["POLL".into(), "C6".into()]);
+        let events = [
+            (10, switch(ME, false, 0, 120, "swapper/0")),
+            (12, Kind::Idle(Some(1))),
+            (50, Kind::Enter(irq("local_timer"))),
+            (55, Kind::Exit),
+            (56, Kind::Idle(None)),
+            (60, Kind::Idle(Some(9))),
+            (70, switch(0, true, ME, 120, "wakeups/0")),
+        ];
+        events.into_iter().for_each(|(at_ns, kind)| t.event(&Event { at_ns, kind }));
+        let spans: Vec<(i64, String)> =
+            t.finish(80).into_iter().map(|s| (s.start_ns, s.origin.source.to_string())).collect();
+        let expected = [
+            (10, "idle"),
+            (12, "idle:C6"),
+            (50, "irq:local_timer"),
+            (55, "idle:C6"),
+            (56, "idle"),
+            (60, "idle"),
+        ];
+        assert_eq!(spans, expected.map(|(at, name)| (at, name.to_owned())));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use colony_node::NodeError;
 use colony_node::cpu::{self, CpuSet};
 use colony_time::text::Ns;
 
-use super::condition::Condition;
+use crate::condition::{Condition, ConditionError, Quantity};
 
 /// The parameters of an observation.
 #[derive(Clone, Debug)]
@@ -56,6 +56,9 @@ impl Config {
         if !(1..=Self::MAX_RING).contains(&self.ring) {
             return Err(wish("the ring", &self.ring, "1 to 67108864 detours a CPU"));
         }
+        if let Some(until) = self.until {
+            until.check(Quantity::Detour)?;
+        }
         if let Some(until) = self.until.filter(|until| until.limit_ns < self.threshold_ns) {
             let range = "the threshold or more, because shorter detours are not seen";
             return Err(wish("the limit of the condition", &Ns(until.limit_ns), range));
@@ -78,6 +81,9 @@ pub enum SelfishError {
     /// The node said no.
     #[error(transparent)]
     Node(#[from] NodeError),
+    /// A condition on something else than detours.
+    #[error(transparent)]
+    Condition(#[from] ConditionError),
     /// A wish out of range.
     #[error("{parameter} is {found}; it must be {range}")]
     Range {
@@ -106,7 +112,7 @@ impl SelfishError {
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {
-            Self::Range { .. } | Self::AllCpus => true,
+            Self::Range { .. } | Self::Condition(_) | Self::AllCpus => true,
             Self::Node(e) => e.is_wrong_use(),
             Self::Thread(_) | Self::Panicked(_) => false,
         }
@@ -145,7 +151,8 @@ mod tests {
             Config { ring: 0, ..config() },
             Config { fifo: Some(91), ..config() },
             Config { cpus: "1000".parse().expect("a list"), ..config() },
-            Config { until: Some(Condition { limit_ns: 49, includes_limit: true }), ..config() },
+            Config { until: Some("latency > 1ms".parse().expect("a condition")), ..config() },
+            Config { until: Some("detour >= 49ns".parse().expect("a condition")), ..config() },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

@@ -5,15 +5,12 @@
 //!
 //! * [`hot`]: the loop itself, and how long a bare one takes,
 //! * [`recorder`]: where its detours go,
-//! * [`observers`]: a pinned thread per CPU, real-time if asked, with a watchdog,
-//! * [`Condition`]: the detour at which observers end.
+//! * [`observers`]: a pinned thread per CPU, real-time if asked, with a watchdog.
 
-mod condition;
 mod config;
 pub mod observers;
 
 pub use colony_selfish::{hot, recorder};
-pub use condition::{Condition, ConditionError};
 pub use config::{Config, SelfishError};
 pub use observers::{Gaps, ObservedCpu, Observers};
 pub use recorder::Gap;

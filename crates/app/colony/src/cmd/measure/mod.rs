@@ -2,14 +2,15 @@
 //! `colony measure`.
 
 mod then;
+mod wakeups;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use colony_measure::selfish::{self, Condition};
-use colony_measure::{Attribution, Config, UntilReport, measure};
+use colony_measure::selfish;
+use colony_measure::{Attribution, Condition, Config, UntilReport, measure};
 use colony_node::cpu::{self, CpuSet};
 use colony_view::progress::Progress;
 
@@ -20,7 +21,7 @@ use crate::words::{Ns, cpus, ns};
 ///
 /// A loop on every CPU looks for detours: intervals in which the CPU was taken from the program. With
 /// privileges (root, or CAP_BPF and CAP_PERFMON) BPF programs on the kernel's tracepoints name the source
-/// of each.
+/// of each. --wakeups measures instead how late a thread runs that waits for a timer.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:
   colony measure                               all CPUs for 10 s
@@ -29,23 +30,33 @@ use crate::words::{Ns, cpus, ns};
   colony measure --json | jq '.sources[] | [.source, .stolen_share]'
   sudo colony measure --cpus 3 --duration 1h --until 'detour > 50us' \\
       --then 'echo \"$COLONY_SOURCE took CPU $COLONY_CPU for $COLONY_DETOUR_NS ns\"'
+  sudo colony measure --wakeups --fifo 80      from a timer's instant to a real-time thread, every 1 ms
+  colony measure --wakeups --cpus 3 --interval 200us --until 'latency > 100us' --duration 1h
 
-Exit codes: 0 measured; 1 the measurement or the command of --then failed; 2 wrong use; 3 a detour met the
-condition of --until")]
+Exit codes: 0 measured; 1 the measurement or the command of --then failed; 2 wrong use; 3 a detour or a latency
+met the condition of --until")]
 pub(crate) struct Args {
-    /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --fifo or --until all but the first]
+    /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --until or, without --wakeups, --fifo all but the first]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// Duration; Ctrl-C ends the measurement early and keeps what was measured
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     duration: Ns,
+    /// Measure wake-up latency instead of detours: from the instant of a timer to the thread that waits for it, on every CPU
+    #[arg(long, conflicts_with_all = ["threshold", "all_cpus", "ring", "node", "out", "no_keep"])]
+    wakeups: bool,
+    /// Time between two instants of each CPU's timer, 50us to 1s
+    #[arg(long, value_parser = ns, default_value = "1ms", requires = "wakeups", value_name = "TIME")]
+    interval: Ns,
     /// Stop at the first detour that meets this condition, and show its source, the events before it and the kernel's
-    /// stack: 'detour > TIME' or 'detour >= TIME'. --duration is the longest wait for it; exit code 3 if it was met
+    /// stack: 'detour > TIME' or 'detour >= TIME', with --wakeups 'latency > TIME'. --duration is the longest wait for it;
+    /// exit code 3 if it was met
     #[arg(long, value_name = "CONDITION")]
     until: Option<Condition>,
     /// Run this with `sh -c` if the condition of --until was met, after the trace is kept. The command's standard output
     /// goes to standard error. Its environment has COLONY_CPU, COLONY_DETOUR_NS, COLONY_DETOUR_START_NS (TAI),
-    /// COLONY_SOURCE if it is known, and COLONY_TRACE with --out
+    /// COLONY_SOURCE if it is known, and COLONY_TRACE with --out; with --wakeups COLONY_LATENCY_NS and COLONY_TIMER_NS (TAI)
+    /// instead of the detour's
     #[arg(long, requires = "until", value_name = "COMMAND")]
     then: Option<String>,
     /// The shortest detour to look for, 50ns or more
@@ -78,9 +89,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    if args.wakeups { wakeups::run(&args) } else { measure_detours(&args) }
+}
+
+fn measure_detours(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         observe: selfish::Config {
-            cpus: chosen_cpus(&args)?,
+            cpus: chosen_cpus(args)?,
             duration_ns: args.duration.0,
             threshold_ns: args.threshold.0,
             fifo: args.fifo,
@@ -88,7 +103,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
             ring: args.ring,
             until: args.until,
         },
-        attribution: if args.no_attribution { Attribution::Off } else { Attribution::Auto },
+        attribution: args.attribution(),
         node: args.node,
     };
     if let Some(out) = &args.out {
@@ -107,18 +122,31 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if !args.no_keep {
         crate::state::keep_trace(trace);
     }
-    let failed = measurement.until.as_mut().and_then(|until| run_then(&args, until, &stop));
+    let failed = measurement.until.as_mut().and_then(|until| run_then(args, until, &stop));
     super::print(args.json, &measurement, colony_view::measurement::render)?;
+    exit_code(failed, measurement.until.as_ref())
+}
+
+impl Args {
+    fn attribution(&self) -> Attribution {
+        if self.no_attribution { Attribution::Off } else { Attribution::Auto }
+    }
+}
+
+/// The exit code of a measurement whose command of `--then` failed with this error, if it did.
+fn exit_code(failed: Option<String>, until: Option<&UntilReport>) -> anyhow::Result<ExitCode> {
     match failed {
         Some(error) => anyhow::bail!(error),
-        None if measurement.until.is_some_and(|until| until.reached) => Ok(ExitCode::from(LIMIT_REACHED)),
+        None if until.is_some_and(|until| until.reached) => Ok(ExitCode::from(LIMIT_REACHED)),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
 /// Runs the command of `--then` if the condition was met, and adds its end to the report. Returns its error.
 fn run_then(args: &Args, until: &mut UntilReport, stop: &AtomicBool) -> Option<String> {
-    let report = then::run(args.then.as_deref()?, until.detour.as_ref()?, args.out.as_deref(), stop);
+    let quantity = until.condition.quantity;
+    let report =
+        then::run(args.then.as_deref()?, quantity, until.detour.as_ref()?, args.out.as_deref(), stop);
     until.then.insert(report).error.clone()
 }
 
@@ -129,7 +157,9 @@ fn chosen_cpus(args: &Args) -> anyhow::Result<CpuSet> {
         return Ok(cpus.clone());
     }
     let usable = cpu::usable()?;
-    let leaves_one = !args.all_cpus && (args.fifo.is_some() || args.until.is_some() && usable.len() > 1);
+    // threads that sleep leave their CPU to the system, real-time or not
+    let takes_cpu = args.fifo.is_some() && !args.wakeups;
+    let leaves_one = !args.all_cpus && (takes_cpu || args.until.is_some() && usable.len() > 1);
     let spare: CpuSet = usable.first().filter(|_| leaves_one).into_iter().collect();
     Ok(usable.without(&spare))
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command that runs when a detour has met the condition of `colony measure --until`.
+//! The command that runs when a detour or a latency has met the condition of `colony measure --until`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -7,29 +7,41 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use colony_measure::{LimitDetour, ThenReport};
+use colony_measure::{LimitDetour, Quantity, ThenReport};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 /// The interval at which the command's end and signals are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
+/// Variables with the length of a detour and with its begin.
+const DETOUR_VARIABLES: [&str; 2] = ["COLONY_DETOUR_NS", "COLONY_DETOUR_START_NS"];
+/// Variables with a wake-up latency and with the instant of the timer.
+const LATENCY_VARIABLES: [&str; 2] = ["COLONY_LATENCY_NS", "COLONY_TIMER_NS"];
+
 /// Runs `command` with `sh -c` and waits for its end. A signal that sets `stop` ends the command, a second one kills it. The command's
 /// standard output goes to standard error, so that the report alone is on standard output. It has the privileges of this process's user: capabilities of the program's file are not passed on.
 pub(super) fn run(
     command: &str,
+    quantity: Quantity,
     detour: &LimitDetour,
     trace: Option<&Path>,
     stop: &AtomicBool,
 ) -> ThenReport {
     let mut shell = Command::new("sh");
-    shell
-        .args(["-c", command])
-        .stdout(Stdio::from(std::io::stderr()))
-        .env("COLONY_CPU", detour.cpu.to_string())
-        .env("COLONY_DETOUR_NS", detour.duration_ns.to_string())
-        .env("COLONY_DETOUR_START_NS", detour.start_ns.to_string());
+    shell.args(["-c", command]).stdout(Stdio::from(std::io::stderr()));
     // a value of the caller's environment would be another detour's
+    for name in [DETOUR_VARIABLES, LATENCY_VARIABLES].concat() {
+        shell.env_remove(name);
+    }
+    let [length, start] = match quantity {
+        Quantity::Detour => DETOUR_VARIABLES,
+        Quantity::Latency => LATENCY_VARIABLES,
+    };
+    shell
+        .env("COLONY_CPU", detour.cpu.to_string())
+        .env(length, detour.duration_ns.to_string())
+        .env(start, detour.start_ns.to_string());
     match &detour.source {
         Some(source) => shell.env("COLONY_SOURCE", source.to_string()),
         None => shell.env_remove("COLONY_SOURCE"),
@@ -77,12 +89,13 @@ mod tests {
     use super::*;
 
     fn run(command: &str, detour: &LimitDetour, trace: Option<&Path>) -> ThenReport {
-        super::run(command, detour, trace, &AtomicBool::new(false))
+        super::run(command, Quantity::Detour, detour, trace, &AtomicBool::new(false))
     }
 
     #[test]
     fn a_signal_ends_the_command() {
-        let stopped = super::run("exec sleep 3600", &detour(), None, &AtomicBool::new(true));
+        let stopped =
+            super::run("exec sleep 3600", Quantity::Detour, &detour(), None, &AtomicBool::new(true));
         assert!(stopped.error.is_some_and(|e| e.contains("was ended by signal 15")));
         // one that ignores the first is killed by the second
         let stop = AtomicBool::new(false);
@@ -101,7 +114,7 @@ mod tests {
                     }
                 }
             });
-            super::run(&deaf, &detour(), None, &stop)
+            super::run(&deaf, Quantity::Detour, &detour(), None, &stop)
         });
         assert!(killed.error.is_some_and(|e| e.contains("was ended by signal 9")));
     }
@@ -126,6 +139,13 @@ mod tests {
         let unknown = LimitDetour { source: None, ..detour() };
         let no_source = "[ -z \"${COLONY_SOURCE+set}\" ] && [ $COLONY_TRACE = t.csv ]";
         assert_eq!(run(no_source, &unknown, Some(Path::new("t.csv"))).error, None);
+    }
+
+    #[test]
+    fn the_command_knows_the_latency_and_no_detour() {
+        let known = "[ \"$COLONY_LATENCY_NS $COLONY_TIMER_NS ${COLONY_DETOUR_NS-no}\" = '50001 17 no' ]";
+        let report = super::run(known, Quantity::Latency, &detour(), None, &AtomicBool::new(false));
+        assert_eq!(report.error, None);
     }
 
     #[test]
