@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::time::Duration;
 
+use colony_sim::words::number_of;
+use colony_study::chart::Surface;
 use colony_study::format::NOT_KNOWN;
 use colony_study::neighbours::Neighbours;
 use colony_study::results::{Cell, Figure, Results, SchedulerKind};
@@ -85,6 +87,17 @@ pub fn experiments() -> String {
             let _ = writeln!(out, "{:NAME$} {line}", if i == 0 { e.name } else { "" });
         }
     }
+    out.push_str("\nExperiments with a command of their own:\n");
+    for other in seeds::OTHER_COMMANDS {
+        let text = format!("{}: {}", other.command, other.what);
+        let place = format!("{}, {}", other.document.title(), other.place);
+        let _ = writeln!(
+            out,
+            "{}\n    {}",
+            wrap(&text),
+            table::broken(&place, usize::from(table::WIDTH) - 4).join("\n    ")
+        );
+    }
     out
 }
 
@@ -108,10 +121,23 @@ pub fn outcome(o: &seeds::Outcome) -> String {
         });
         let _ = writeln!(out, "\n{}\n{}", wrap(&chart.title), table::trimmed(&lines));
     }
+    o.surfaces.iter().for_each(|surface| heat_maps(&mut out, surface));
     for note in notes {
         let _ = writeln!(out, "{}", wrap(&format!("note: {note}")));
     }
     out
+}
+
+/// The heat maps of a surface as tables.
+fn heat_maps(out: &mut String, surface: &Surface) {
+    let _ = writeln!(out, "\n{}\n{}", wrap(&surface.title), wrap(&surface.caption));
+    for map in &surface.maps {
+        let mut t = table::numbers(&surface.headings().collect::<Vec<_>>(), 1);
+        surface.table_rows(map).for_each(|row| {
+            t.add_row(row);
+        });
+        let _ = writeln!(out, "{}\n{}", number_of(map.nodes.into(), "node"), table::trimmed(&t));
+    }
 }
 
 /// Shows the steps of a study: a bar for the step that runs, a line for each that is over.
@@ -148,6 +174,7 @@ mod tests {
             let place = e.place.split(':').next().expect("a word");
             assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(place), "{}", e.name);
         }
+        assert!(seeds::OTHER_COMMANDS.iter().all(|other| text.contains(other.command)), "{text}");
         assert!(text.lines().all(|l| l.chars().count() <= 80), "{text}");
     }
 }

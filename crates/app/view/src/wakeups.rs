@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use colony_measure::wakeups::{Latencies, LongestWakeup, WakeupMeasurement};
+use colony_measure::wakeups::{DelayPart, Latencies, LongestWakeup, WakeupMeasurement};
 use colony_study::format::{NOT_KNOWN, NOT_SEEN, seen};
 
 use crate::table::{self, name, wrap};
@@ -12,6 +12,8 @@ use crate::until;
 
 /// Sources shown; the rest is summed up in one row.
 const ROWS: usize = 16;
+/// Parts of the longest latency shown, the longest ones.
+const PARTS: usize = 5;
 
 /// The measurement as text of at most 80 columns.
 #[must_use]
@@ -33,7 +35,7 @@ fn write_all(w: &mut String, m: &WakeupMeasurement) -> std::fmt::Result {
     let what = format!(
         "{} for {} as {}, a timer every {}: latency from its instant to its interrupt, and to the thread that waits",
         m.cpus.named(),
-        time(m.per_cpu.first().map_or(m.duration_s, |c| c.observed_s) * 1e9),
+        time(m.per_cpu.iter().map(|c| c.observed_s).fold(0.0, f64::max) * 1e9),
         m.class,
         time(m.interval_ns as f64),
     );
@@ -111,7 +113,7 @@ fn sources(m: &WakeupMeasurement) -> comfy_table::Table {
     if let Some(rest) = m.sources.get(ROWS..).filter(|r| !r.is_empty()) {
         t.add_row([
             format!("{} more (--json)", rest.len()),
-            count(rest.iter().map(|s| s.wakeups).sum()),
+            seen(rest.iter().map(|s| s.wakeups).sum(), count(rest.iter().map(|s| s.wakeups).sum())),
             time(rest.iter().map(|s| s.time_ns).sum::<u64>() as f64),
             percent(rest.iter().map(|s| s.share).sum()),
         ]);
@@ -125,8 +127,12 @@ fn longest(w: &mut String, m: &WakeupMeasurement) -> std::fmt::Result {
         return Ok(());
     };
     let ns = |ns: u64| time(ns as f64);
-    let parts: Vec<String> = parts.iter().map(|p| format!("{} {}", p.source, ns(p.duration_ns))).collect();
-    let parts = if parts.is_empty() { String::new() } else { format!(": {}", parts.join(", ")) };
+    let part = |p: &DelayPart| format!("{} {}", name(&p.source.to_string(), 32), ns(p.duration_ns));
+    let mut shown: Vec<String> = parts.iter().take(PARTS).map(part).collect();
+    shown.extend(parts.get(PARTS..).filter(|rest| !rest.is_empty()).map(|rest| {
+        format!("{} more sources {} (--json)", rest.len(), ns(rest.iter().map(|p| p.duration_ns).sum()))
+    }));
+    let parts = if shown.is_empty() { String::new() } else { format!(": {}", shown.join(", ")) };
     let text = format!("longest: {} on CPU {cpu}, {} after the start{parts}", ns(*latency_ns), ns(*after_ns));
     writeln!(w, "{}", wrap(&text))
 }
@@ -137,7 +143,10 @@ fn measuring_itself(w: &mut String, m: &WakeupMeasurement) -> std::fmt::Result {
     if own == 0 {
         return Ok(());
     }
-    let text = format!("measuring itself delayed {}, which no figure includes", counted(own, "more wake-up"));
+    let text = format!(
+        "measuring itself delayed {} most, which no figure includes; in others its part is `observer`",
+        counted(own, "more wake-up")
+    );
     writeln!(w, "{}", wrap(&text))
 }
 

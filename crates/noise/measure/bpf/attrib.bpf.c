@@ -25,6 +25,7 @@ enum kind {
 	EXIT = 3,
 	POINT = 4,
 	IDLE = 5,
+	WAKE = 6,
 };
 
 enum what {
@@ -155,6 +156,8 @@ const volatile u32 stack_len;
 const volatile u64 measured[MAX_CPUS / 64];
 const volatile u32 measured_words;
 u32 on;
+/* the observer's thread by CPU, written by user space before `on` */
+u32 observers[MAX_CPUS];
 /* interrupts whose sender found the map full */
 u64 senders_lost;
 /* never read: they bring the enums into the skeleton */
@@ -304,6 +307,16 @@ SEC("tp_btf/irq_handler_exit")
 int BPF_PROG(irq_handler_exit, int irq)
 {
 	return emit(ctx, EXIT, IRQ, irq);
+}
+
+/* what makes the observer of this CPU ready to run: the handler of its timer */
+SEC("tp_btf/sched_waking")
+int BPF_PROG(sched_waking, struct task_struct *task)
+{
+	u32 cpu = bpf_get_smp_processor_id();
+	if (!on || cpu >= MAX_CPUS || task->pid != observers[cpu])
+		return 0;
+	return emit(ctx, WAKE, 0, 0);
 }
 
 /* the number of the state that the CPU enters, or -1 as it leaves one */

@@ -42,10 +42,13 @@ impl Condition {
     /// Checks that the condition is about what a measurement observes.
     ///
     /// # Errors
-    /// [`ConditionError::Quantity`] if not.
+    /// [`ConditionError::Latency`] or [`ConditionError::Detour`] if not.
     pub fn check(self, observed: Quantity) -> Result<(), ConditionError> {
-        let wrong = ConditionError::Quantity { condition: self, observed: observed.word() };
-        if self.quantity == observed { Ok(()) } else { Err(wrong) }
+        match self.quantity {
+            quantity if quantity == observed => Ok(()),
+            Quantity::Latency => Err(ConditionError::Latency(self)),
+            Quantity::Detour => Err(ConditionError::Detour(self)),
+        }
     }
 
     /// The shortest detour or latency that meets the condition, nanoseconds.
@@ -58,17 +61,16 @@ impl Condition {
 /// Text that is no condition, or a condition that does not fit the measurement.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConditionError {
-    /// The quantity is not what the measurement observes.
+    /// A latency, where detours are measured.
     #[error(
-        "the condition `{condition}` does not fit: this measurement observes the {observed}; write `{observed} > TIME` or \
-         `{observed} >= TIME`"
+        "`{0}` is a condition on a wake-up latency, which is measured with --wakeups; without, write `detour > TIME`"
     )]
-    Quantity {
-        /// The condition.
-        condition: Condition,
-        /// The word of the quantity that is observed.
-        observed: &'static str,
-    },
+    Latency(Condition),
+    /// A detour, where latencies are measured.
+    #[error(
+        "`{0}` is a condition on a detour, which is measured without --wakeups; with it, write `latency > TIME`"
+    )]
+    Detour(Condition),
     /// The form of the text is unknown.
     #[error(
         "`{0}` is no condition; write `detour > TIME` or `detour >= TIME`, such as `detour > 50us`; with --wakeups `latency > TIME`"
@@ -143,7 +145,7 @@ mod tests {
         let condition: Condition = "latency > 50us".parse().expect("a condition");
         assert_eq!(condition.check(Quantity::Latency), Ok(()));
         let error = condition.check(Quantity::Detour).expect_err("detours are observed").to_string();
-        assert!(error.contains("`latency > 50us`") && error.contains("`detour > TIME`"), "{error}");
+        assert!(error.contains("`latency > 50us`") && error.contains("--wakeups"), "{error}");
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl Session {
         config.observe.check()?;
         let calibration = Calibration::measure();
         let cpus = &config.observe.cpus;
-        let wanted = Wanted { stacks: config.observe.until.is_some(), idle_states: false };
+        let wanted = Wanted { stacks: config.observe.until.is_some(), sleep: false };
         let (mut probe, no_probe) = attach(config.attribution, cpus, wanted)?;
         let mut observers = Observers::prepare(&config.observe, calibration)?;
         let elsewhere = Elsewhere::than(cpus);

@@ -82,6 +82,12 @@ fn every_instant_of_the_timer_is_in_the_report() {
     let own = cpu["measuring_itself"].as_u64().unwrap_or(0);
     let instants = number(&cpu["wakeups"]) + number(&cpu["missed"]) + number(&cpu["dropped"]) + own;
     assert_eq!(instants, 500, "{cpu}");
+    let time_ns: u64 = m["sources"].as_array().expect("a list").iter().map(|s| number(&s["time_ns"])).sum();
+    let sum_ns =
+        cpu["thread"]["mean_ns"].as_f64().map_or(0.0, |mean_ns| mean_ns * number(&cpu["wakeups"]) as f64);
+    if Privileges::here().bpf {
+        assert!((time_ns as f64 - sum_ns).abs() < 500.0, "{time_ns} and {sum_ns}");
+    }
     let pairs = cpu["histogram"].as_array().expect("a list").iter().map(|pair| number(&pair[1]));
     assert_eq!(pairs.sum::<u64>(), number(&cpu["wakeups"]));
     if number(&cpu["wakeups"]) > 0 {
@@ -137,8 +143,8 @@ fn options_that_do_not_fit_are_refused() {
     }
     fails(&wakeups(&["--no-keep"]), 2, "--no-keep");
     fails(&wakeups(&["--interval", "10us"]), 2, "the interval is 10us; it must be 50 us to 1 s");
-    fails(&wakeups(&["--duration", "500us"]), 2, "the duration is 500us; it must be the interval or more");
-    fails(&wakeups(&["--until", "detour > 1ms"]), 2, "`latency > TIME`");
+    fails(&wakeups(&["--duration", "500us"]), 2, "must be the interval between two wake-ups, 1ms, or more");
+    fails(&wakeups(&["--until", "detour > 1ms"]), 2, "measured without --wakeups");
     fails(&["measure", "--interval", "2ms"], 2, "--wakeups");
-    fails(&["measure", "--until", "latency > 1ms"], 2, "`detour > TIME`");
+    fails(&["measure", "--until", "latency > 1ms"], 2, "measured with --wakeups");
 }

@@ -2,11 +2,12 @@
 //! The page of published experiments that were done again: published values beside ours, and lines over numbers of
 //! nodes where an experiment has any.
 
+use colony_sim::words::number_of;
 use serde::Serialize;
 
 use super::figure::Figure;
 use super::html::Html;
-use crate::chart::Chart;
+use crate::chart::{Chart, Surface};
 use crate::seeds::{Experiment, Outcome};
 
 /// Experiments and their outcomes, to be shown as a page.
@@ -72,6 +73,7 @@ fn rows(h: &mut Html, experiment: &Experiment, outcome: &Outcome) {
         headings.iter_mut().skip(1).for_each(|nodes| nodes.insert(0, '#'));
         h.table(&headings.iter().map(String::as_str).collect::<Vec<_>>(), &chart.rows().collect::<Vec<_>>());
     }
+    outcome.surfaces.iter().for_each(|surface| heat_maps(h, surface));
     let row = |r: &crate::results::Published| {
         vec![r.what.clone(), r.published.clone(), r.ours.clone(), r.fidelity()]
     };
@@ -85,10 +87,24 @@ fn rows(h: &mut Html, experiment: &Experiment, outcome: &Outcome) {
     h.list(notes).raw("</section>\n");
 }
 
+/// The heat maps of a surface, side by side if there is room.
+fn heat_maps(h: &mut Html, surface: &Surface) {
+    h.prose("h3", &surface.title).prose("p", &surface.caption).raw("<div class=\"columns\">\n");
+    for map in &surface.maps {
+        let rows = surface.table_rows(map).zip(&map.values);
+        let with_heat = rows.map(|(texts, values)| {
+            (texts, values.iter().map(|value| value.map(|v| surface.heat(v))).collect())
+        });
+        h.raw("<div>").prose("h4", &number_of(map.nodes.into(), "node"));
+        h.heat_map(surface.headings(), with_heat).raw("</div>\n");
+    }
+    h.raw("</div>\n");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::chart::{Line, Quantity};
+    use crate::chart::{HeatMap, Line, Quantity};
 
     #[test]
     fn charts_are_drawn_and_their_numbers_and_what_was_published_stand_below() {
@@ -102,13 +118,32 @@ mod tests {
             nodes: vec![1024, 65_536],
             lines: vec![line("CNK", &[1e6, 1e6]), line("<b>", &[2e6, 4e6])],
         };
-        let outcome =
-            Outcome { schema: Outcome::SCHEMA, name: experiment.name, rows: Vec::new(), charts: vec![chart] };
+        let surface = Surface {
+            id: "map".into(),
+            title: "<i>time</i>".into(),
+            caption: "Rows and columns.".into(),
+            quantity: Quantity::Times,
+            row_name: "detour".into(),
+            rows: vec!["16 µs".into()],
+            columns: vec!["each 1 ms".into(), "each 2 ms".into(), "each 3 ms".into()],
+            maps: vec![HeatMap { nodes: 512, values: vec![vec![Some(1.0), Some(8.0), None]] }],
+        };
+        let outcome = Outcome {
+            schema: Outcome::SCHEMA,
+            name: experiment.name,
+            rows: Vec::new(),
+            charts: vec![chart],
+            surfaces: vec![surface],
+        };
         let html = Beside { outcomes: &[(experiment, &outcome)], command: "colony study '<b>'" }.page();
         assert_eq!(html.matches("<canvas").count(), 1);
         assert!(
             html.contains("65,536") && html.contains("4 ms") && html.contains("almost linear improvement")
         );
-        assert!(!html.contains("<b>") && !html.contains("src=\"http"));
+        assert!(
+            html.contains("<td class=\"n h0\">1×</td><td class=\"n h8\">8×</td><td class=\"n\">–</td>"),
+            "{html}"
+        );
+        assert!(!html.contains("<b>") && !html.contains("<i>") && !html.contains("src=\"http"));
     }
 }

@@ -81,6 +81,30 @@ impl Html {
         self.raw("</tbody></table></div>\n")
     }
 
+    /// A heat map: a table whose cells have a step of colour each, if they have a value.
+    pub(super) fn heat_map<'a>(
+        &mut self,
+        headings: impl IntoIterator<Item = &'a str>,
+        rows: impl IntoIterator<Item = (Vec<String>, Vec<Option<u8>>)>,
+    ) -> &mut Self {
+        self.raw("<div class=\"scroll\"><table class=\"heat\"><thead><tr>");
+        for (i, heading) in headings.into_iter().enumerate() {
+            self.element(if i == 0 { "th scope=\"col\"" } else { "th scope=\"col\" class=\"n\"" }, heading);
+        }
+        self.raw("</tr></thead><tbody>\n");
+        for (texts, heats) in rows {
+            let mut texts = texts.into_iter();
+            self.raw("<tr>").element("th scope=\"row\"", &texts.next().unwrap_or_default());
+            for (text, heat) in texts.zip(heats) {
+                let tag =
+                    heat.map_or_else(|| "td class=\"n\"".into(), |heat| format!("td class=\"n h{heat}\""));
+                self.element(&tag, &text);
+            }
+            self.raw("</tr>\n");
+        }
+        self.raw("</tbody></table></div>\n")
+    }
+
     /// A command to copy.
     pub(super) fn command(&mut self, command: &str) -> &mut Self {
         self.raw("<div class=\"command\"><code>").text(command).raw("</code>");

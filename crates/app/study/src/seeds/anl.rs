@@ -116,13 +116,26 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             Ok(rows)
         },
     },
+    Experiment {
+        name: "anl-alltoall",
+        document: Document::Anl2005,
+        place: "Experiments: Detour_alltoall",
+        what: "alltoall of 8 bytes under 16 µs and 200 µs detours at random phases",
+        published: &[
+            "Detour_barrier, Detour_allreduce, Detour_alltoall, and Detour_myallreduce: These benchmarks run as \
+             applications on the BG/L compute kernel, and simulate heavy OS interaction by artificially introducing \
+             detours via timer interrupts.",
+        ],
+        method: Method::Projection,
+        run: alltoall,
+    },
 ];
 
 /// The paper varied the frequency and does not say which these values belong to.
 const EVERY_NS: u64 = 500_000;
 /// Time of the timer's interrupt before and after the detour it makes: "a fast interrupt can be handled
 /// in 1.8 microseconds".
-const INTERRUPT_NS: u64 = 1800;
+pub(super) const INTERRUPT_NS: u64 = 1800;
 
 fn ring_trip(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     const PROCESSORS: u32 = 100_000;
@@ -161,7 +174,8 @@ fn ring_delay(c: &Context<'_>, processors: u32, detour_ns: u64) -> Result<f64, S
     Ok(outcome.first().map_or(f64::NAN, |o| o.mean_ns - o.quiet_ns))
 }
 
-fn detours(every_ns: u64, length_ns: u64) -> Node {
+/// A node with a detour of this length each `every_ns`, at a random phase; without any if the length is 0.
+pub(super) fn detours(every_ns: u64, length_ns: u64) -> Node {
     let sources = match length_ns {
         0 => Vec::new(),
         _ => {
@@ -170,6 +184,40 @@ fn detours(every_ns: u64, length_ns: u64) -> Node {
         }
     };
     Node::new(sources, Preempt)
+}
+
+fn alltoall(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
+    const NOTE: &str = "the text names the benchmark and gives no time; simulated with Bruck's algorithm in log2 N rounds, a detour \
+                        each 0.5 ms at a random phase";
+    let machine = project::blue_gene(1)?;
+    let step = Step::by(Operation::Alltoall, Algorithm::Bruck, 8);
+    let program = Program::new("alltoall", u64::from(c.params.projected_ops).min(40), vec![step]);
+    let mut rows = Vec::new();
+    for nodes in [512, 4096, 16_384] {
+        let mut quiet_ns = None;
+        for length_ns in [0, 16_000, 200_000] {
+            let node = detours(EVERY_NS, length_ns);
+            let outcomes = project::outcomes(c.params, &program, &machine, &node, &[nodes])?;
+            let mean_ns = outcomes.first().map_or(f64::NAN, |o| o.mean_ns);
+            let on = number_of(nodes.into(), "node");
+            let what = match length_ns {
+                0 => format!("{on}, no detours"),
+                _ => format!("{on}, detours of {} µs", length_ns / 1000),
+            };
+            rows.push(e.row(what.clone(), Ours::Ns(mean_ns), NOTE));
+            match quiet_ns {
+                None => quiet_ns = Some(mean_ns),
+                Some(quiet_ns) => {
+                    rows.push(e.row(
+                        format!("{what}: over no detours"),
+                        Ours::Times(mean_ns / quiet_ns),
+                        NOTE,
+                    ));
+                }
+            }
+        }
+    }
+    Ok(rows)
 }
 
 /// Nodes, length of detours in nanoseconds, and the published time of an operation, as text and in microseconds.

@@ -12,6 +12,7 @@ mod logging;
 mod pages;
 mod progress;
 mod spare_core;
+mod surface;
 mod three_kernels;
 mod virtual_node;
 
@@ -20,7 +21,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use self::cited::Cited;
-use crate::chart::Chart;
+use crate::chart::{Chart, Surface};
 use crate::node::BenchRun;
 use crate::results::{Cell, Published};
 use crate::{Node, Params, Progress, StudyError, format};
@@ -102,12 +103,14 @@ pub struct Context<'a> {
     pub progress: &'a dyn Progress,
     /// Charts that the experiment has drawn.
     pub charts: Vec<Chart>,
+    /// Heat maps that it has drawn.
+    pub surfaces: Vec<Surface>,
 }
 
 impl<'a> Context<'a> {
     /// Inputs without charts.
     pub fn new(params: &'a Params, node: Option<&'a mut dyn Node>, progress: &'a dyn Progress) -> Self {
-        Self { params, node, progress, charts: Vec::new() }
+        Self { params, node, progress, charts: Vec::new(), surfaces: Vec::new() }
     }
 }
 
@@ -123,6 +126,9 @@ pub struct Outcome {
     /// Lines over numbers of nodes, if the experiment has any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub charts: Vec<Chart>,
+    /// Heat maps over two parameters, if the experiment has any.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub surfaces: Vec<Surface>,
 }
 
 impl Outcome {
@@ -157,7 +163,8 @@ impl Experiment {
     pub fn run(&self, context: &mut Context<'_>) -> Result<Outcome, StudyError> {
         let rows = (self.run)(self, context)?;
         let charts = std::mem::take(&mut context.charts);
-        Ok(Outcome { schema: Outcome::SCHEMA, name: self.name, rows, charts })
+        let surfaces = std::mem::take(&mut context.surfaces);
+        Ok(Outcome { schema: Outcome::SCHEMA, name: self.name, rows, charts, surfaces })
     }
 
     /// Document and place, as results name them.
@@ -252,6 +259,53 @@ impl Ours {
     }
 }
 
+/// An experiment of a document that has a command of its own, with other options and results.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OtherCommand {
+    /// The command.
+    pub command: &'static str,
+    /// The document.
+    pub document: Document,
+    /// Section, figure or table of the document.
+    pub place: &'static str,
+    /// Subject of the experiment.
+    pub what: &'static str,
+}
+
+/// Experiments with a command of their own.
+pub const OTHER_COMMANDS: &[OtherCommand] = &[
+    OtherCommand {
+        command: "colony study das-boot",
+        document: Document::Anl2005,
+        place: "Das_Boot",
+        what: "boot time of an I/O node and of a compute node against the size of what is booted",
+    },
+    OtherCommand {
+        command: "colony study io-scaling",
+        document: Document::BlueGene2006,
+        place: "Figs. 4 and 5",
+        what: "bandwidth of files over compute nodes and I/O nodes",
+    },
+    OtherCommand {
+        command: "colony bench checkpoint",
+        document: Document::Progress2006,
+        place: "Section 2.3, Table 1",
+        what: "checkpoints in the memory of two nodes, and their time on 8,192 and 20,480 processors",
+    },
+    OtherCommand {
+        command: "colony study fault-tolerance",
+        document: Document::Progress2006,
+        place: "Section 2.3",
+        what: "time and energy that failures cost under each scheme of fault tolerance, up to a million PEs",
+    },
+    OtherCommand {
+        command: "colony measure",
+        document: Document::Anl2005,
+        place: "Selfish",
+        what: "detours of this node's CPUs, with the source of each",
+    },
+];
+
 /// Every experiment, in the order of the documents.
 pub fn all() -> impl Iterator<Item = &'static Experiment> {
     let colony = colony::EXPERIMENTS.iter().chain(virtual_node::EXPERIMENTS);
@@ -261,6 +315,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
         .chain(logging::EXPERIMENTS)
         .chain(hybrid_lb::EXPERIMENTS)
         .chain(anl::EXPERIMENTS)
+        .chain(surface::EXPERIMENTS)
         .chain(jaguar::EXPERIMENTS)
         .chain(spare_core::EXPERIMENTS)
         .chain(compute_node::EXPERIMENTS)

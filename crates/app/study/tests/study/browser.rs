@@ -231,8 +231,13 @@ fn lines_beside_a_published_experiment_are_drawn_without_errors_or_requests() {
     };
     let charts =
         vec![chart("weak", Quantity::Ns, &[1024, 4096, 65_536]), chart("strong", Quantity::Times, &[64])];
-    let outcome =
-        seeds::Outcome { schema: seeds::Outcome::SCHEMA, name: experiment.name, rows: Vec::new(), charts };
+    let outcome = seeds::Outcome {
+        schema: seeds::Outcome::SCHEMA,
+        name: experiment.name,
+        rows: Vec::new(),
+        charts,
+        surfaces: Vec::new(),
+    };
     let html = Beside { outcomes: &[(experiment, &outcome)], command: HOSTILE }.page();
     assert!(!html.contains(HOSTILE));
     assert_draws(browser, dir.path(), &html, 2);

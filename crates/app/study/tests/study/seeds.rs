@@ -69,6 +69,37 @@ fn anl_user_defined_allreduce_within_10_per_cent() {
 }
 
 #[test]
+fn detours_delay_an_alltoall_the_less_the_more_nodes_it_has() {
+    let r = rows("anl-alltoall");
+    let ratio = |nodes| value(&r, &format!("{nodes} nodes, detours of 200 µs: over"));
+    assert!(ratio(512) > ratio(4096) && ratio(4096) > ratio(16_384) && ratio(16_384) > 1.0, "{r:#?}");
+}
+
+#[test]
+fn longer_detours_delay_a_reduction_longer_on_every_number_of_nodes() {
+    let params = Params { projected_ops: 10, ..Params::default() };
+    let experiment = seeds::find("anl-surface").expect("there is one");
+    let outcome = experiment.run(&mut seeds::Context::new(&params, None, &())).expect("runs");
+    let [network, software] = &outcome.surfaces[..] else { panic!("two reductions") };
+    for surface in [network, software] {
+        assert_eq!(surface.maps.iter().map(|m| m.nodes).collect::<Vec<_>>(), [512, 4096, 16_384]);
+        for map in &surface.maps {
+            assert_eq!(map.values.len(), surface.rows.len());
+            for column in 0..surface.columns.len() {
+                let values: Vec<Option<f64>> = map.values.iter().map(|row| row[column]).collect();
+                let possible = values.iter().take_while(|v| v.is_some()).count();
+                // a detour that is longer than the time between two cannot be
+                assert!(possible >= 3 && values[possible..].iter().all(Option::is_none), "{values:?}");
+                assert!(values[..possible].is_sorted() && values[0] >= Some(1.0), "{values:?}");
+            }
+        }
+    }
+    // each 10 ms, 16 µs: in the network all wait for the one that is in a detour
+    let at = |s: &colony_study::chart::Surface| s.maps[2].values[1][3].expect("possible");
+    assert!(at(network) > 2.0 * at(software), "{} and {}", at(network), at(software));
+}
+
+#[test]
 fn anl_ring_by_arithmetic_and_by_simulation() {
     let r = rows("anl-ring");
     for (what, published) in [("10 µs", 2.0 * MS), ("100 ms", 20.0 * S)] {

@@ -64,6 +64,8 @@ pub enum Kind {
         /// Name of the task entered.
         name: String,
     },
+    /// The observer, which slept, was made ready to run.
+    Wake,
     /// The idle task entered the idle state of this number; `None`: it left its state.
     Idle(Option<u32>),
     /// An interrupt or softirq began.
@@ -126,6 +128,7 @@ impl Event {
             },
             RawKind::ENTER => Kind::Enter(origin()?),
             RawKind::EXIT => Kind::Exit,
+            RawKind::WAKE => Kind::Wake,
             // PWR_EVENT_EXIT of the kernel
             RawKind::IDLE => Kind::Idle(Some(raw.arg).filter(|&state| state != u32::MAX)),
             RawKind::POINT if RawWhat(raw.what.into()) == RawWhat::NMI => {

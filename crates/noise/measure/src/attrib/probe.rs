@@ -76,8 +76,9 @@ unsafe impl colony_bpf::Plain for types::sender {}
 pub struct Wanted {
     /// The kernel's stack at every event: about two microseconds more an event on the measured CPU.
     pub stacks: bool,
-    /// The idle states that a measured CPU enters and leaves.
-    pub idle_states: bool,
+    /// The idle states that a measured CPU enters and leaves, and the instants at which its observer is made ready to run
+    /// ([`Probe::observers`]).
+    pub sleep: bool,
 }
 
 /// Tracepoint programs on the measured CPUs.
@@ -120,7 +121,8 @@ impl Probe {
                 data.measured[cpu / 64] |= 1 << (cpu % 64);
             }
         }
-        open.progs.cpu_idle.set_autoload(wanted.idle_states);
+        open.progs.cpu_idle.set_autoload(wanted.sleep);
+        open.progs.sched_waking.set_autoload(wanted.sleep);
         let missing = leave_out_missing(&mut open)?;
         let mut skel = open.load()?;
         let heads = Mapped::new(skel.maps.rings.as_fd(), cpus.len() * size_of::<RingHead>())?;
@@ -131,6 +133,18 @@ impl Probe {
         skel.attach()?;
         let read = vec![(0, 0); cpus.len()];
         Ok(Self { cpus, heads, events, read, missing, stacks, skel })
+    }
+
+    /// Names the thread that observes each CPU, before [`start`](Self::start): the instants at which it is made ready to run are
+    /// events.
+    pub fn observers(&mut self, tids: &[(usize, i32)]) {
+        let Some(bss) = self.skel.maps.bss_data.as_deref_mut() else { return };
+        for &(cpu, tid) in tids {
+            // a CPU without a place has no events either
+            if let Some(of_cpu) = bss.observers.get_mut(cpu) {
+                *of_cpu = tid.cast_unsigned();
+            }
+        }
     }
 
     /// Tracepoints this kernel does not have; what they would show stays unexplained.

@@ -20,6 +20,15 @@ pub struct Span {
     pub begins: bool,
 }
 
+/// The instant at which an observer that slept was made ready to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wake {
+    /// The instant, `CLOCK_MONOTONIC` nanoseconds.
+    pub at_ns: i64,
+    /// Begin of the interrupt that did it; `None` if a thread did it, or if the begin was not seen.
+    pub interrupt_ns: Option<i64>,
+}
+
 /// Longest nesting followed; the kernel's own is shorter (softirq, irq, NMI).
 const MAX_DEPTH: usize = 16;
 
@@ -31,7 +40,9 @@ pub struct Tracker {
     /// The task that runs in place of the observer; `None` while the observer itself runs.
     task: Option<Origin>,
     observer_wants_cpu: bool,
-    nested: Vec<Origin>,
+    /// Interrupts and softirqs that have not ended, the outermost first, with the begin of each.
+    nested: Vec<(Origin, i64)>,
+    wakes: Vec<Wake>,
     /// A fault of the observer: its end is not told, so it lasts until the next event; the detour it
     /// began in says how long it was.
     fault: Option<Origin>,
@@ -61,6 +72,7 @@ impl Tracker {
             task: None,
             observer_wants_cpu: false,
             nested: Vec::new(),
+            wakes: Vec::new(),
             fault: None,
             own: HashSet::new(),
             idle_states: None,
@@ -86,9 +98,10 @@ impl Tracker {
     pub fn event(&mut self, event: &Event) {
         match &event.kind {
             Kind::Past(origin, length_ns) => self.past(event.at_ns, origin, *length_ns),
+            Kind::Wake => self.wake(event.at_ns),
             kind => {
                 self.close(event.at_ns);
-                self.change(kind);
+                self.change(event.at_ns, kind);
                 self.since_ns = self.top().is_some().then_some(event.at_ns);
             }
         }
@@ -110,6 +123,12 @@ impl Tracker {
         taken
     }
 
+    /// Takes the instants, not after `at_ns`, at which the observer was made ready to run.
+    pub fn take_wakes_until(&mut self, at_ns: i64) -> Vec<Wake> {
+        let taken = self.wakes.partition_point(|w| w.at_ns <= at_ns);
+        self.wakes.drain(..taken).collect()
+    }
+
     /// Spans that found no room.
     #[must_use]
     pub fn unkept(&self) -> u64 {
@@ -117,19 +136,19 @@ impl Tracker {
     }
 
     fn top(&self) -> Option<&Origin> {
-        self.nested.last().or(self.task.as_ref()).or(self.fault.as_ref())
+        self.nested.last().map(|(origin, _)| origin).or(self.task.as_ref()).or(self.fault.as_ref())
     }
 
-    fn change(&mut self, kind: &Kind) {
+    fn change(&mut self, at_ns: i64, kind: &Kind) {
         self.fault = None;
         self.begins = match kind {
             Kind::Enter(_) => true,
             Kind::Begin(_) => self.task.is_none(),
             Kind::Idle(state) => state.is_some(),
-            Kind::Switch { .. } | Kind::Exit | Kind::Past(..) => false,
+            Kind::Switch { .. } | Kind::Exit | Kind::Wake | Kind::Past(..) => false,
         };
         match kind {
-            Kind::Enter(origin) if self.nested.len() < MAX_DEPTH => self.nested.push(origin.clone()),
+            Kind::Enter(origin) if self.nested.len() < MAX_DEPTH => self.nested.push((origin.clone(), at_ns)),
             Kind::Exit => {
                 self.nested.pop();
             }
@@ -147,7 +166,17 @@ impl Tracker {
             }
             Kind::Idle(state) if self.task.is_some() => self.task = Some(self.name_idle(*state)),
             Kind::Begin(origin) if self.task.is_none() => self.fault = Some(origin.clone()),
-            Kind::Enter(_) | Kind::Begin(_) | Kind::Idle(_) | Kind::Past(..) => {}
+            Kind::Enter(_) | Kind::Begin(_) | Kind::Idle(_) | Kind::Wake | Kind::Past(..) => {}
+        }
+    }
+
+    /// The observer wants the CPU from now on.
+    fn wake(&mut self, at_ns: i64) {
+        self.observer_wants_cpu = true;
+        let innermost = self.nested.iter().rev().find(|(origin, _)| matches!(origin.source, Source::Irq(_)));
+        let begin = innermost.or(self.nested.first()).map(|(_, begin_ns)| *begin_ns);
+        if self.wakes.len() < MAX_SPANS {
+            self.wakes.push(Wake { at_ns, interrupt_ns: begin });
         }
     }
 
@@ -314,6 +343,37 @@ mod tests {
             (50, "irq:local_timer"),
             (55, "idle:C6"),
             (56, "idle"),
+            (60, "idle"),
+        ];
+        assert_eq!(spans, expected.map(|(at, name)| (at, name.to_owned())));
+    }
+
+    #[test]
+    fn the_interrupt_that_wakes_the_observer_is_known_and_lower_tasks_that_then_run_are_throttling() {
+        let mut t = Tracker::new(ME, Some(50)).with_idle_states(vec!["C6".into()]);
+        let events = [
+            (10, switch(ME, false, 7, 120, "make")),
+            (20, Kind::Enter(irq("local_timer"))),
+            (22, Kind::Wake),
+            (25, Kind::Exit),
+            // the observer would run now if the kernel let it
+            (30, switch(7, true, 8, 120, "cc")),
+            (40, switch(8, false, 0, 120, "swapper/0")),
+            (50, switch(0, true, ME, 49, "wakeups/0")),
+            (60, switch(ME, false, 0, 120, "swapper/0")),
+            (70, Kind::Wake),
+        ];
+        events.into_iter().for_each(|(at_ns, kind)| t.event(&Event { at_ns, kind }));
+        assert_eq!(t.take_wakes_until(69), [Wake { at_ns: 22, interrupt_ns: Some(20) }]);
+        assert_eq!(t.take_wakes_until(70), [Wake { at_ns: 70, interrupt_ns: None }]);
+        let spans: Vec<(i64, String)> =
+            t.finish(80).into_iter().map(|s| (s.start_ns, s.origin.source.to_string())).collect();
+        let expected = [
+            (10, "thread:make"),
+            (20, "irq:local_timer"),
+            (25, "thread:make"),
+            (30, "throttle"),
+            (40, "throttle"),
             (60, "idle"),
         ];
         assert_eq!(spans, expected.map(|(at, name)| (at, name.to_owned())));

@@ -3,34 +3,32 @@
 
 use std::collections::BTreeMap;
 
-use colony_trace::Source;
-use hdrhistogram::Histogram;
-
-use super::report::{DelayPart, Latencies, LongestWakeup, WakeupCpu, WakeupSource};
+use super::report::{DelayPart, Distribution, Latencies, LongestWakeup, WakeupCpu, WakeupSource};
 use super::sleepers::{Slept, Wakeup};
 use crate::attrib::join::{Attributed, Seen, attribute_with_slack};
-use crate::attrib::spans::Span;
-use crate::selfish::recorder;
+use crate::attrib::spans::{Span, Wake};
+use colony_trace::Source;
 
 /// Longest latencies kept.
 const MAX_LONGEST: usize = 10;
 
 /// The wake-ups of all CPUs while they come together.
+#[derive(Default)]
 pub(super) struct Collected {
     /// True if the kernel's events are there.
     is_attributed: bool,
-    /// True if the kernel has an event of its own for the interrupt of a CPU's timer; else any interrupt may be the timer's.
-    names_timer: bool,
     cpus: BTreeMap<usize, OfCpu>,
     sources: BTreeMap<Source, OfSource>,
     longest: Vec<LongestWakeup>,
 }
 
 /// The wake-ups of one CPU so far.
+#[derive(Default)]
 struct OfCpu {
-    thread: Histogram<u64>,
-    interrupt: Histogram<u64>,
+    thread: Distribution,
+    interrupt: Distribution,
     own: u64,
+    last_is_own: bool,
     /// The spans of the last two steps: what ran before a wake-up that ends the measurement.
     recent: [Vec<Span>; 2],
 }
@@ -44,52 +42,36 @@ struct OfSource {
 }
 
 impl Collected {
-    pub(super) fn new(is_attributed: bool, names_timer: bool) -> Self {
-        let (cpus, sources) = (BTreeMap::new(), BTreeMap::new());
-        Self { is_attributed, names_timer, cpus, sources, longest: Vec::new() }
+    pub(super) fn new(is_attributed: bool) -> Self {
+        Self { is_attributed, ..Self::default() }
     }
 
-    /// Adds wake-ups of one CPU, and what ran there until the last of them. Both are in order of time.
-    pub(super) fn add(&mut self, cpu: usize, wakeups: &[Wakeup], spans: Vec<Span>) {
-        let of_cpu = self.cpus.entry(cpu).or_insert_with(|| OfCpu {
-            thread: recorder::histogram(),
-            interrupt: recorder::histogram(),
-            own: 0,
-            recent: [Vec::new(), Vec::new()],
-        });
-        let attributed = attribute_wakeups(wakeups, &spans);
-        for (wakeup, main) in wakeups.iter().zip(&attributed.main) {
-            if *main == Source::Observer {
+    /// Adds wake-ups of one CPU, what ran there until the last of them, and the instants at which its thread was made ready to
+    /// run. All are in order of time.
+    pub(super) fn add(&mut self, cpu: usize, wakeups: &[Wakeup], spans: Vec<Span>, wakes: &[Wake]) {
+        let of_cpu = self.cpus.entry(cpu).or_default();
+        let main = attribute_wakeups(wakeups, &spans).main;
+        let mut counted = Vec::with_capacity(wakeups.len());
+        for (&wakeup, main) in wakeups.iter().zip(main) {
+            of_cpu.last_is_own = main == Source::Observer;
+            if of_cpu.last_is_own {
                 of_cpu.own += 1;
                 continue;
             }
-            let interrupt_ns = interrupt_ns(*wakeup, &spans, self.names_timer);
-            of_cpu.thread.saturating_record(wakeup.latency_ns);
-            interrupt_ns.into_iter().for_each(|ns| of_cpu.interrupt.saturating_record(ns));
+            counted.push(wakeup);
+            let interrupt_ns = interrupt_ns(wakeup, wakes);
+            of_cpu.thread.add(wakeup.latency_ns);
+            interrupt_ns.into_iter().for_each(|ns| of_cpu.interrupt.add(ns));
             if self.is_attributed {
-                let sum = self.sources.entry(main.clone()).or_default();
+                let sum = self.sources.entry(main).or_default();
                 sum.wakeups += 1;
                 sum.longest_ns = sum.longest_ns.max(Some(wakeup.latency_ns));
             }
-            if self.longest.len() < MAX_LONGEST
-                || self.longest.last().is_some_and(|l| l.latency_ns < wakeup.latency_ns)
-            {
-                let parts = if self.is_attributed { parts_of(*wakeup, &spans) } else { Vec::new() };
-                let longest = LongestWakeup {
-                    cpu,
-                    timer_ns: wakeup.timer_ns,
-                    after_ns: 0,
-                    latency_ns: wakeup.latency_ns,
-                    interrupt_ns,
-                    parts,
-                };
-                let place = self.longest.partition_point(|l| l.latency_ns >= wakeup.latency_ns);
-                self.longest.insert(place, longest);
-                self.longest.truncate(MAX_LONGEST);
-            }
+            let parts = || if self.is_attributed { parts_of(wakeup, &spans) } else { Vec::new() };
+            keep_if_long(&mut self.longest, cpu, wakeup, interrupt_ns, parts);
         }
         if self.is_attributed {
-            for (source, cause) in attributed.causes {
+            for (source, cause) in attribute_wakeups(&counted, &spans).causes {
                 self.sources.entry(source).or_default().time_ns += cause.stolen_ns;
             }
         }
@@ -97,6 +79,11 @@ impl Collected {
             of_cpu.recent.swap(0, 1);
             of_cpu.recent[1] = spans;
         }
+    }
+
+    /// True if threads of the measuring program took the largest part of the last wake-up of a CPU.
+    pub(super) fn is_last_own(&self, cpu: usize) -> bool {
+        self.cpus.get(&cpu).is_some_and(|of_cpu| of_cpu.last_is_own)
     }
 
     /// What ran on a CPU in the last two steps, in order of time.
@@ -112,27 +99,23 @@ impl Collected {
     /// The report of one CPU.
     pub(super) fn cpu(&self, slept: &Slept) -> WakeupCpu {
         let of_cpu = self.cpus.get(&slept.cpu);
-        let thread = of_cpu.map(|c| &c.thread);
-        let pairs = |h: &Histogram<u64>| {
-            h.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
-        };
+        let thread = of_cpu.and_then(|c| Latencies::of(&c.thread));
         WakeupCpu {
             cpu: slept.cpu,
             observed_s: (slept.end_ns - slept.start_ns) as f64 / 1e9,
-            wakeups: thread.map_or(0, Histogram::len),
+            wakeups: thread.map_or(0, |l| l.count),
             missed: slept.missed,
             dropped: slept.dropped,
             measuring_itself: self.is_attributed.then(|| of_cpu.map_or(0, |c| c.own)),
             interrupt: of_cpu.and_then(|c| Latencies::of(&c.interrupt)),
-            thread: thread.and_then(Latencies::of),
-            histogram: thread.map(pairs).unwrap_or_default(),
+            thread,
+            histogram: of_cpu.map(|c| c.thread.pairs()).unwrap_or_default(),
         }
     }
 
-    /// All sources, most time first, without the measurement's own threads; none without attribution.
+    /// All sources, most time first; none without attribution.
     pub(super) fn sources(&self) -> Vec<WakeupSource> {
-        let others = || self.sources.iter().filter(|(source, _)| **source != Source::Observer);
-        let all_ns: u64 = others().map(|(_, sum)| sum.time_ns).sum();
+        let all_ns: u64 = self.sources.values().map(|sum| sum.time_ns).sum();
         let of = |(source, sum): (&Source, &OfSource)| WakeupSource {
             source: source.clone(),
             wakeups: sum.wakeups,
@@ -140,7 +123,7 @@ impl Collected {
             share: sum.time_ns as f64 / all_ns.max(1) as f64,
             longest_ns: sum.longest_ns,
         };
-        let mut sources: Vec<WakeupSource> = others().map(of).collect();
+        let mut sources: Vec<WakeupSource> = self.sources.iter().map(of).collect();
         sources.sort_by_key(|s| std::cmp::Reverse(s.time_ns));
         sources
     }
@@ -178,20 +161,30 @@ fn parts_of(wakeup: Wakeup, spans: &[Span]) -> Vec<DelayPart> {
     parts
 }
 
-/// Time from the instant of the timer to its interrupt. `None` if none was seen. It is 0 if the interrupt was already at work at that
-/// instant, for an earlier timer.
-fn interrupt_ns(wakeup: Wakeup, spans: &[Span], names_timer: bool) -> Option<u64> {
+/// Keeps a wake-up if it is one of the longest so far.
+fn keep_if_long(
+    longest: &mut Vec<LongestWakeup>,
+    cpu: usize,
+    wakeup: Wakeup,
+    interrupt_ns: Option<u64>,
+    parts: impl FnOnce() -> Vec<DelayPart>,
+) {
+    let Wakeup { timer_ns, latency_ns } = wakeup;
+    let place = longest.partition_point(|l| l.latency_ns >= latency_ns);
+    if place < MAX_LONGEST {
+        let parts = parts();
+        longest.insert(place, LongestWakeup { cpu, timer_ns, after_ns: 0, latency_ns, interrupt_ns, parts });
+        longest.truncate(MAX_LONGEST);
+    }
+}
+
+/// Time from the instant of the timer to the begin of the interrupt that made the thread ready to run; 0 if that interrupt was
+/// already at work, for an earlier timer. `None` if no event shows it.
+fn interrupt_ns(wakeup: Wakeup, wakes: &[Wake]) -> Option<u64> {
     let end_ns = wakeup.timer_ns.saturating_add_unsigned(wakeup.latency_ns);
-    let first = spans.partition_point(|s| s.end_ns <= wakeup.timer_ns);
-    let is_timer = |s: &&Span| match &s.origin.source {
-        Source::Irq(name) => !names_timer || name == "local_timer",
-        _ => false,
-    };
-    let in_wait = spans[first..].iter().take_while(|s| s.start_ns <= end_ns).filter(is_timer);
-    let begun = in_wait.clone().find(|s| s.begins && s.start_ns >= wakeup.timer_ns);
-    let at_work = || in_wait.clone().find(|s| s.start_ns < wakeup.timer_ns);
-    let start_ns = begun.or_else(at_work)?.start_ns;
-    Some((start_ns - wakeup.timer_ns).max(0).cast_unsigned())
+    let first = wakes.partition_point(|w| w.at_ns < wakeup.timer_ns);
+    let wake = wakes.get(first).filter(|w| w.at_ns <= end_ns)?;
+    Some((wake.interrupt_ns? - wakeup.timer_ns).max(0).cast_unsigned())
 }
 
 #[cfg(test)]
@@ -208,21 +201,25 @@ mod tests {
         Wakeup { timer_ns, latency_ns }
     }
 
+    fn wake(at_ns: i64, interrupt_ns: i64) -> Wake {
+        Wake { at_ns, interrupt_ns: Some(interrupt_ns) }
+    }
+
     /// An idle CPU: its thread is woken at 1 ms, and once more behind a daemon at 2 ms.
     fn collected() -> Collected {
-        let mut c = Collected::new(true, true);
+        let mut c = Collected::new(true);
         let first = vec![
             span(100_000, 1_040_000, "idle:C6"),
             span(1_040_000, 1_043_000, "irq:local_timer"),
             span(1_043_000, 1_050_000, "idle"),
         ];
-        c.add(1, &[wakeup(1_000_000, 50_000)], first);
+        c.add(1, &[wakeup(1_000_000, 50_000)], first, &[wake(1_041_000, 1_040_000)]);
         let second = vec![
             span(1_990_000, 2_001_000, "thread:daemon"),
             span(2_001_000, 2_003_000, "irq:local_timer"),
             span(2_003_000, 2_203_000, "thread:daemon"),
         ];
-        c.add(1, &[wakeup(2_000_000, 203_000)], second);
+        c.add(1, &[wakeup(2_000_000, 203_000)], second, &[wake(2_002_000, 2_001_000)]);
         c
     }
 
@@ -250,15 +247,13 @@ mod tests {
     fn the_latency_to_the_interrupt_is_told_from_that_to_the_thread() {
         let cpu = collected().cpu(&slept());
         let (interrupt, thread) = (cpu.interrupt.expect("two"), cpu.thread.expect("two"));
-        assert_eq!((interrupt.min_ns / 100, interrupt.max_ns / 100), (10, 400));
-        assert_eq!((thread.count, thread.max_ns / 1000), (2, 203));
+        assert_eq!((interrupt.min_ns, interrupt.max_ns), (1_000, 40_000));
+        assert_eq!((thread.count, thread.max_ns), (2, 203_000));
         assert_eq!(cpu.histogram.iter().map(|(_, n)| n).sum::<u64>(), 2);
-        let other = span(1_005, 1_008, "irq:virtio0");
-        assert_eq!(interrupt_ns(wakeup(1_000, 20), &[other], true), None);
-        let other = span(1_005, 1_008, "irq:virtio0");
-        assert_eq!(interrupt_ns(wakeup(1_000, 20), &[other], false), Some(5));
-        let at_work = span(100, 1_008, "irq:local_timer");
-        assert_eq!(interrupt_ns(wakeup(1_000, 20), &[at_work], true), Some(0));
+        // the interrupt was at work at the instant: one that comes later in the wait is another timer's
+        let wakes = [wake(500, 400), wake(1_005, 900), wake(9_000, 8_900)];
+        assert_eq!(interrupt_ns(wakeup(1_000, 7_000), &wakes), Some(0));
+        assert_eq!(interrupt_ns(wakeup(1_500, 7_000), &wakes), None);
     }
 
     #[test]
@@ -267,21 +262,28 @@ mod tests {
         assert_eq!(longest.iter().map(|l| l.latency_ns).collect::<Vec<_>>(), [203_000, 50_000]);
         assert_eq!((longest[0].timer_ns, longest[0].after_ns), (2_000_007, 1_500_000));
         assert_eq!(longest[0].parts[0], DelayPart { source: "thread:daemon".into(), duration_ns: 201_000 });
-        let mut many = Collected::new(false, true);
+        let mut many = Collected::new(false);
         let all: Vec<Wakeup> = (1..100).map(|n| wakeup(n * 1_000_000, n.unsigned_abs())).collect();
-        many.add(0, &all, Vec::new());
+        many.add(0, &all, Vec::new(), &[]);
         let lengths: Vec<u64> = many.longest(0, 0).iter().map(|l| l.latency_ns).collect();
         assert_eq!(lengths, (90..100).rev().collect::<Vec<u64>>());
         assert!(many.sources().is_empty());
     }
 
     #[test]
-    fn a_wakeup_that_the_measurement_itself_delayed_is_in_no_latency() {
-        let mut c = Collected::new(true, true);
-        c.add(1, &[wakeup(1_000, 9_000)], vec![span(900, 9_900, "observer")]);
+    fn a_wakeup_that_the_measurement_itself_delayed_most_is_in_no_figure() {
+        let mut c = Collected::new(true);
+        c.add(1, &[wakeup(1_000, 9_000)], vec![span(900, 9_900, "observer")], &[]);
+        assert!(c.is_last_own(1));
         let cpu = c.cpu(&slept());
         assert_eq!((cpu.wakeups, cpu.measuring_itself), (0, Some(1)));
         assert!(cpu.thread.is_none() && c.sources().is_empty() && c.longest(0, 0).is_empty());
+        // a smaller part stays with the latency, so that all parts are the latency
+        let spans = vec![span(20_000, 23_000, "observer"), span(23_000, 29_000, "thread:cc")];
+        c.add(1, &[wakeup(20_000, 9_000)], spans, &[]);
+        assert!(!c.is_last_own(1));
+        let times: Vec<u64> = c.sources().iter().map(|s| s.time_ns).collect();
+        assert_eq!(times, [6_000, 3_000]);
     }
 
     #[test]

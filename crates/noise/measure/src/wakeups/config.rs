@@ -50,7 +50,10 @@ impl Config {
             return wish("the duration", Ns(self.duration_ns).to_string(), "24 h or less");
         }
         if self.duration_ns < self.interval_ns {
-            return wish("the duration", Ns(self.duration_ns).to_string(), "the interval or more");
+            return Err(SleeperError::Short {
+                duration: Ns(self.duration_ns),
+                interval: Ns(self.interval_ns),
+            });
         }
         if let Some(priority) = self.fifo.filter(|p| !(1..=selfish::Config::MAX_FIFO).contains(p)) {
             return wish("the SCHED_FIFO priority", priority.to_string(), "1 to 90");
@@ -78,6 +81,14 @@ pub enum SleeperError {
         /// The range of the parameter.
         range: &'static str,
     },
+    /// No wake-up fits into the duration.
+    #[error("the duration is {duration}; it must be the interval between two wake-ups, {interval}, or more")]
+    Short {
+        /// The duration.
+        duration: Ns,
+        /// The interval.
+        interval: Ns,
+    },
     /// A thread could not be started.
     #[error("cannot start the sleeping thread of a CPU: {0}")]
     Thread(std::io::Error),
@@ -99,7 +110,7 @@ impl SleeperError {
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
         match self {
-            Self::Range { .. } | Self::Condition(_) => true,
+            Self::Range { .. } | Self::Short { .. } | Self::Condition(_) => true,
             Self::Node(e) => e.is_wrong_use(),
             Self::Thread(_) | Self::TimerSlack { .. } | Self::Panicked(_) => false,
         }

@@ -8,6 +8,7 @@ use colony_trace::Source;
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
+use crate::selfish::recorder;
 use crate::until::UntilReport;
 
 /// The result of one measurement of wake-up latency.
@@ -63,7 +64,8 @@ pub struct WakeupCpu {
     /// Wake-ups that threads of the measuring program delayed most: in no other figure. `None` without attribution: then they are
     /// among the others.
     pub measuring_itself: Option<u64>,
-    /// From the instant of the timer to its interrupt; `None` if no event of the kernel shows the interrupt.
+    /// From the instant of the timer to the interrupt that made the thread ready to run, as far as events of the kernel show
+    /// it; `None` if they show none.
     pub interrupt: Option<Latencies>,
     /// From the instant of the timer to the thread; `None` if there was no wake-up.
     pub thread: Option<Latencies>,
@@ -92,19 +94,53 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// The latencies that a histogram holds; `None` if it is empty.
+    /// Those of a distribution; `None` if it is empty.
     #[must_use]
-    pub fn of(h: &Histogram<u64>) -> Option<Self> {
-        let quantile = |q, at_least| (h.len() >= at_least).then(|| h.value_at_quantile(q));
+    pub fn of(d: &Distribution) -> Option<Self> {
+        let h = &d.histogram;
+        // the histogram rounds to three digits, so that a quantile could exceed the longest
+        let exact = |q| h.value_at_quantile(q).clamp(d.min_ns, d.max_ns);
+        let quantile = |q, at_least| (h.len() >= at_least).then(|| exact(q));
         Some(Self {
             count: Some(h.len()).filter(|&n| n > 0)?,
-            min_ns: h.min(),
-            mean_ns: h.mean(),
-            p50_ns: h.value_at_quantile(0.5),
+            min_ns: d.min_ns,
+            mean_ns: d.sum_ns as f64 / h.len() as f64,
+            p50_ns: exact(0.5),
             p99_ns: quantile(0.99, 100),
             p999_ns: quantile(0.999, 1_000),
-            max_ns: h.max(),
+            max_ns: d.max_ns,
         })
+    }
+}
+
+/// Latencies while they come together: quantiles to three digits, shortest, longest and sum exactly.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    histogram: Histogram<u64>,
+    min_ns: u64,
+    max_ns: u64,
+    sum_ns: u64,
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self { histogram: recorder::histogram(), min_ns: u64::MAX, max_ns: 0, sum_ns: 0 }
+    }
+}
+
+impl Distribution {
+    /// Adds one latency.
+    pub fn add(&mut self, ns: u64) {
+        self.histogram.saturating_record(ns);
+        self.min_ns = self.min_ns.min(ns);
+        self.max_ns = self.max_ns.max(ns);
+        self.sum_ns = self.sum_ns.saturating_add(ns);
+    }
+
+    /// Pairs of a latency, to three digits, and the number of wake-ups with it.
+    #[must_use]
+    pub fn pairs(&self) -> Vec<(u64, u64)> {
+        self.histogram.iter_recorded().map(|v| (v.value_iterated_to(), v.count_at_value())).collect()
     }
 }
 
@@ -126,7 +162,8 @@ pub struct WakeupAttribution {
 /// The part of one source in all latencies.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WakeupSource {
-    /// The source. `idle:STATE`: the processor left this idle state; `idle`: the kernel's idle task before and after it.
+    /// The source. `idle:STATE`: the processor left this idle state; `idle`: the kernel's idle task before and after it;
+    /// `observer`: other threads of the measuring program.
     pub source: Source,
     /// Wake-ups of which it is the largest part.
     pub wakeups: u64,
@@ -170,13 +207,21 @@ mod tests {
 
     #[test]
     fn a_quantile_that_too_few_wakeups_show_is_not_known() {
-        let mut h = crate::selfish::recorder::histogram();
-        assert_eq!(Latencies::of(&h), None);
-        (1..100).for_each(|ns| h.saturating_record(ns));
-        let few = Latencies::of(&h).expect("some");
+        let mut d = Distribution::default();
+        assert_eq!(Latencies::of(&d), None);
+        (1..100).for_each(|ns| d.add(ns));
+        let few = Latencies::of(&d).expect("some");
         assert_eq!((few.count, few.min_ns, few.p50_ns, few.max_ns), (99, 1, 50, 99));
         assert_eq!((few.p99_ns, few.p999_ns), (None, None));
-        h.saturating_record(100);
-        assert_eq!(Latencies::of(&h).and_then(|l| l.p99_ns), Some(99));
+        d.add(100);
+        assert_eq!(Latencies::of(&d).and_then(|l| l.p99_ns), Some(99));
+    }
+
+    #[test]
+    fn one_latency_is_its_own_shortest_median_and_longest() {
+        let mut d = Distribution::default();
+        d.add(27_272_167);
+        let l = Latencies::of(&d).expect("one");
+        assert_eq!([l.min_ns, l.p50_ns, l.max_ns], [27_272_167; 3]);
     }
 }

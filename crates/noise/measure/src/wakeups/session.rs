@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use colony_node::class::{self, Class};
-use colony_node::cpu;
+use colony_node::cpu::{self, CpuSet};
 use colony_node::record::NodeRecord;
 use colony_time::clock::Clock;
 use colony_trace::Source;
@@ -39,7 +39,7 @@ pub fn measure(
 ) -> Result<WakeupMeasurement, MeasureError> {
     config.check()?;
     let node = NodeRecord::now();
-    let wanted = Wanted { stacks: config.until.is_some(), idle_states: true };
+    let wanted = Wanted { stacks: config.until.is_some(), sleep: true };
     let (probe, no_probe) = attach(config.attribution, &config.cpus, wanted)?;
     let mut sleepers = Sleepers::prepare(config)?;
     let elsewhere = Elsewhere::than(&config.cpus);
@@ -73,10 +73,9 @@ impl Intake {
     fn start(config: &Config, sleepers: &Sleepers, mut probe: Option<Probe>) -> Self {
         let tracker = |(cpu, tid)| (cpu, Tracker::new(tid, config.fifo).with_idle_states(idle_states(cpu)));
         let following = Following::new(sleepers.tids().into_iter().map(tracker));
-        let names_timer =
-            probe.as_ref().is_some_and(|p| !p.missing().iter().any(|name| name == "local_timer_entry"));
-        let collected = Collected::new(probe.is_some(), names_timer);
+        let collected = Collected::new(probe.is_some());
         if let Some(p) = &mut probe {
+            p.observers(&sleepers.tids());
             p.start();
         }
         Self { probe, following, wakeups: Wakeups::new(), collected }
@@ -99,8 +98,9 @@ impl Intake {
             // what lies behind the last wake-up is kept: it belongs to the next one
             let until_ns = last.timer_ns.saturating_add_unsigned(last.latency_ns);
             let tracker = self.following.trackers.get_mut(&cpu);
-            let spans = tracker.map(|t| t.take_until(until_ns)).unwrap_or_default();
-            self.collected.add(cpu, wakeups, spans);
+            let (spans, wakes) =
+                tracker.map(|t| (t.take_until(until_ns), t.take_wakes_until(until_ns))).unwrap_or_default();
+            self.collected.add(cpu, wakeups, spans, &wakes);
             wakeups.clear();
         }
     }
@@ -116,15 +116,28 @@ impl Intake {
     }
 }
 
+/// A latency that met the condition ends the measurement, unless threads of this program took the largest part of it.
+fn decide(sleepers: &Sleepers, intake: &Intake, paused: &[usize]) {
+    for &cpu in paused {
+        if intake.collected.is_last_own(cpu) {
+            sleepers.go_on(cpu);
+        } else {
+            return sleepers.stop();
+        }
+    }
+}
+
 /// Steps until the threads end, or `progress` says no.
 fn run(sleepers: &mut Sleepers, intake: &mut Intake, mut progress: impl FnMut(Duration) -> bool) {
     let start = Instant::now();
     while !sleepers.is_finished() {
         let step_end = Instant::now() + DRAIN_EVERY;
-        while Instant::now() < step_end && !sleepers.is_finished() {
+        while Instant::now() < step_end && !sleepers.is_finished() && sleepers.paused().is_empty() {
             std::thread::sleep(CHECK_END_EVERY);
         }
+        let paused = sleepers.paused();
         intake.step(sleepers);
+        decide(sleepers, intake, &paused);
         if !progress(start.elapsed()) {
             sleepers.stop();
         }
@@ -147,6 +160,10 @@ impl Finished {
             sources.iter().filter(|s| s.source == Source::Unexplained).map(|s| s.share).sum();
         let mut warnings = node.warnings();
         warn(&mut warnings, &per_cpu, self.lost_events);
+        let without: CpuSet = per_cpu.iter().filter(|c| c.wakeups == 0).map(|c| c.cpu).collect();
+        if !without.is_empty() {
+            warnings.push(format!("no wake-up on {}: the measurement ended before", without.named()));
+        }
         if self.probe.is_none() && cpu::usable()?.without(&config.cpus).is_empty() {
             warnings.push(
                 "every CPU that this process may use was measured, so its own threads delay some wake-ups: leave a CPU out with \
@@ -186,7 +203,8 @@ impl Finished {
         no_probe: Option<String>,
     ) -> Option<UntilReport> {
         let condition = config.until?;
-        let over = self.slept.iter().filter_map(|s| Some((s.cpu, s.over_limit?)));
+        let is_own = |cpu: usize| self.collected.is_last_own(cpu);
+        let over = self.slept.iter().filter(|s| !is_own(s.cpu)).filter_map(|s| Some((s.cpu, s.over_limit?)));
         let first = over.min_by_key(|(_, w)| w.timer_ns.saturating_add_unsigned(w.latency_ns));
         let Some((cpu, wakeup)) = first else { return Some(UntilReport::not_reached(condition)) };
         let (seen, spans) = (seen_of(wakeup), self.collected.recent_spans(cpu));

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
@@ -36,7 +36,7 @@ pub struct Slept {
     pub missed: u64,
     /// Wake-ups that found the ring full: they are in no figure.
     pub dropped: u64,
-    /// The wake-up that met the condition, on which this thread ended.
+    /// The wake-up that met the condition, on which this thread ended; `None` if it ended for another reason.
     pub over_limit: Option<Wakeup>,
 }
 
@@ -58,13 +58,19 @@ struct Ring {
     cpu: usize,
     tid: i32,
     wakeups: Consumer<Wakeup>,
+    pause: Arc<AtomicBool>,
 }
 
 struct Shared {
     go: AtomicBool,
     stop: AtomicBool,
     finished: AtomicUsize,
+    /// Begin of the measurement on all CPUs, `CLOCK_MONOTONIC` nanoseconds; written before `go`.
+    start_ns: AtomicI64,
 }
+
+/// Time from the word to begin until the measurement begins, for threads to get ready.
+const LEAD_NS: i64 = 5_000_000;
 
 impl Sleepers {
     /// Starts a thread on every CPU; returns when all are ready. They wait for [`go`](Self::go).
@@ -77,11 +83,12 @@ impl Sleepers {
             go: AtomicBool::new(false),
             stop: AtomicBool::new(false),
             finished: AtomicUsize::new(0),
+            start_ns: AtomicI64::new(0),
         };
         let mut all = Self { shared: Arc::new(shared), threads: Vec::new(), rings: Vec::new() };
         for (place, cpu) in config.cpus.iter().enumerate() {
             // the CPUs' instants lie apart: timers of all CPUs at once would disturb one another
-            let phase_ns = config.interval_ns * place as u64 / config.cpus.len() as u64;
+            let phase_ns = config.interval_ns * (place as u64 + 1) / config.cpus.len() as u64;
             if !all.start_one(cpu, phase_ns, config)? {
                 // one failed to start; `finish` stops the others and says why
                 return Err(all.finish().err().unwrap_or(SleeperError::Panicked(cpu)));
@@ -93,11 +100,13 @@ impl Sleepers {
     /// Returns true if the thread is ready, false if it has ended.
     fn start_one(&mut self, cpu: usize, phase_ns: u64, config: &Config) -> Result<bool, SleeperError> {
         let (give, take) = mpsc::channel();
+        let pause = Arc::new(AtomicBool::new(false));
+        let place = Place { cpu, phase_ns, pause: Arc::clone(&pause) };
         let (shared, config) = (Arc::clone(&self.shared), config.clone());
         let thread = std::thread::Builder::new()
             .name(format!("wakeups/{cpu}"))
             .spawn(move || {
-                let result = run_sleeper(cpu, phase_ns, &config, &shared, &give);
+                let result = run_sleeper(&place, &config, &shared, &give);
                 shared.finished.fetch_add(1, Ordering::AcqRel);
                 result
             })
@@ -105,7 +114,7 @@ impl Sleepers {
         self.threads.push((cpu, thread));
         // a thread that fails before it is ready drops its end of the channel
         let Ok((tid, wakeups)) = take.recv() else { return Ok(false) };
-        self.rings.push(Ring { cpu, tid, wakeups });
+        self.rings.push(Ring { cpu, tid, wakeups, pause });
         Ok(true)
     }
 
@@ -115,10 +124,27 @@ impl Sleepers {
         self.rings.iter().map(|r| (r.cpu, r.tid)).collect()
     }
 
-    /// Lets all threads begin.
+    /// Lets all threads begin, at the same instant.
     pub fn go(&self) {
+        self.shared.start_ns.store(Clock::Monotonic.now_ns() + LEAD_NS, Ordering::Release);
         self.shared.go.store(true, Ordering::Release);
+        self.unpark();
+    }
+
+    fn unpark(&self) {
         self.threads.iter().for_each(|(_, thread)| thread.thread().unpark());
+    }
+
+    /// CPUs whose latest wake-up met the condition: their threads wait for [`go_on`](Self::go_on) or [`stop`](Self::stop).
+    #[must_use]
+    pub fn paused(&self) -> Vec<usize> {
+        self.rings.iter().filter(|r| r.pause.load(Ordering::Acquire)).map(|r| r.cpu).collect()
+    }
+
+    /// Lets the thread of a CPU go on, as if its latest wake-up had not met the condition.
+    pub fn go_on(&self, cpu: usize) {
+        self.rings.iter().filter(|r| r.cpu == cpu).for_each(|r| r.pause.store(false, Ordering::Release));
+        self.unpark();
     }
 
     /// True if every thread has ended.
@@ -130,7 +156,8 @@ impl Sleepers {
     /// Asks all threads to end at their next instant.
     pub fn stop(&self) {
         self.shared.stop.store(true, Ordering::Release);
-        self.go();
+        self.shared.go.store(true, Ordering::Release);
+        self.unpark();
     }
 
     /// Hands over the wake-ups since the last call.
@@ -175,14 +202,23 @@ impl Drop for Sleepers {
     }
 }
 
+/// The place of one thread among the others.
+struct Place {
+    cpu: usize,
+    /// Its first instant, nanoseconds after the begin.
+    phase_ns: u64,
+    /// Set by the thread as a latency meets the condition; it waits while this is set.
+    pause: Arc<AtomicBool>,
+}
+
 /// The thread of one CPU, from its start to its end.
 fn run_sleeper(
-    cpu: usize,
-    phase_ns: u64,
+    place: &Place,
     config: &Config,
     shared: &Shared,
     give: &mpsc::Sender<(i32, Consumer<Wakeup>)>,
 ) -> Result<Slept, SleeperError> {
+    let cpu = place.cpu;
     cpu::pin(cpu)?;
     // the kernel delays timers of ordinary threads by 50 µs at most, to join them: a choice of each program, and not latency
     nix::sys::prctl::set_timerslack(1).map_err(|error| SleeperError::TimerSlack { cpu, error })?;
@@ -201,28 +237,28 @@ fn run_sleeper(
     while !shared.go.load(Ordering::Acquire) {
         std::thread::park();
     }
-    let slept = sleep_repeatedly(cpu, phase_ns, config, shared, &mut ring);
+    let slept = sleep_repeatedly(place, config, shared, &mut ring);
     if config.fifo.is_some() {
         class::set(0, before)?;
     }
     Ok(slept)
 }
 
-/// Sleeps from instant to instant until the duration is over, the owner says stop, or a latency meets the condition.
-fn sleep_repeatedly(
-    cpu: usize,
-    phase_ns: u64,
-    config: &Config,
-    shared: &Shared,
-    ring: &mut Producer<Wakeup>,
-) -> Slept {
+/// Sleeps from instant to instant until the duration is over, or the owner says stop.
+fn sleep_repeatedly(place: &Place, config: &Config, shared: &Shared, ring: &mut Producer<Wakeup>) -> Slept {
     let limit_ns = config.until.map_or(u64::MAX, |until| until.at_least_ns());
-    let interval_ns = config.interval_ns as i64;
-    let start_ns = Clock::Monotonic.now_ns();
+    let interval_ns = config.interval_ns.cast_signed();
+    let start_ns = shared.start_ns.load(Ordering::Acquire);
     let end_ns = start_ns.saturating_add_unsigned(config.duration_ns);
-    let mut slept = Slept { cpu, start_ns, end_ns: start_ns, missed: 0, dropped: 0, over_limit: None };
-    let mut timer_ns = start_ns.saturating_add_unsigned(config.interval_ns + phase_ns);
-    while timer_ns <= end_ns {
+    let mut slept =
+        Slept { cpu: place.cpu, start_ns, end_ns: start_ns, missed: 0, dropped: 0, over_limit: None };
+    // how many instants from this one on are over; those behind the end of the measurement belong to nobody
+    let passed = |timer_ns: i64, now_ns: i64| (now_ns.min(end_ns) - timer_ns).div_euclid(interval_ns) + 1;
+    let mut timer_ns = start_ns.saturating_add_unsigned(place.phase_ns);
+    let late = passed(timer_ns, Clock::Monotonic.now_ns()).max(0);
+    slept.missed += late.cast_unsigned();
+    timer_ns += late * interval_ns;
+    while timer_ns <= end_ns && !shared.stop.load(Ordering::Acquire) {
         Clock::Monotonic.sleep_until(timer_ns);
         slept.end_ns = Clock::Monotonic.now_ns();
         if shared.stop.load(Ordering::Acquire) {
@@ -231,16 +267,31 @@ fn sleep_repeatedly(
         let latency_ns = slept.end_ns.saturating_sub(timer_ns).max(0).cast_unsigned();
         let wakeup = Wakeup { timer_ns, latency_ns };
         slept.dropped += u64::from(ring.push(wakeup).is_err());
+        let over = passed(timer_ns, slept.end_ns).max(1);
+        slept.missed += over.cast_unsigned() - 1;
+        timer_ns += over * interval_ns;
         if latency_ns >= limit_ns {
-            slept.over_limit = Some(wakeup);
-            shared.stop.store(true, Ordering::Release);
-            break;
+            if is_final(place, shared) {
+                slept.over_limit = Some(wakeup);
+                break;
+            }
+            // instants in this pause are nobody's: the thread did not wait for them
+            timer_ns += passed(timer_ns, Clock::Monotonic.now_ns()).max(0) * interval_ns;
         }
-        // instants behind the end of the measurement belong to nobody
-        slept.missed += ((slept.end_ns.min(end_ns) - timer_ns).max(0) / interval_ns).cast_unsigned();
-        timer_ns += ((slept.end_ns - timer_ns).max(0) / interval_ns + 1) * interval_ns;
     }
     slept
+}
+
+/// Waits for the owner's word on a latency that met the condition: true if it ends the measurement.
+fn is_final(place: &Place, shared: &Shared) -> bool {
+    place.pause.store(true, Ordering::Release);
+    while place.pause.load(Ordering::Acquire) {
+        if shared.stop.load(Ordering::Acquire) {
+            return true;
+        }
+        std::thread::park();
+    }
+    false
 }
 
 #[cfg(test)]
@@ -284,18 +335,40 @@ mod tests {
     }
 
     #[test]
-    fn a_latency_of_the_limit_ends_the_threads_of_all_cpus() {
+    fn a_thread_waits_for_the_word_on_a_latency_that_meets_the_condition() {
         let config = Config {
-            cpus: cpu::usable().expect("linux"),
             duration_ns: crate::selfish::Config::MAX_DURATION_NS,
             until: Some("latency >= 1ns".parse().expect("a condition")),
             ..config()
         };
+        let mut sleepers = Sleepers::prepare(&config).expect("threads start");
+        sleepers.go();
+        let mut seen = Vec::new();
+        for round in 1..4 {
+            while sleepers.paused().is_empty() {
+                std::thread::yield_now();
+            }
+            sleepers.drain(|_, wakeup| seen.push(wakeup));
+            assert_eq!(seen.len(), round, "it waits");
+            if round < 3 {
+                sleepers.paused().into_iter().for_each(|cpu| sleepers.go_on(cpu));
+            }
+        }
+        sleepers.stop();
+        let (slept, rest) = sleepers.finish().expect("threads end");
+        assert_eq!((slept[0].over_limit, rest.len()), (seen.last().copied(), 0));
+    }
+
+    #[test]
+    fn the_instants_of_the_cpus_lie_apart_by_the_same_time() {
+        let cpus = cpu::usable().expect("linux");
+        let (n, config) = (cpus.len() as i64, Config { cpus: cpus.clone(), ..config() });
         let (slept, wakeups) = run(&config);
-        assert_eq!(slept.len(), config.cpus.len());
-        let over: Vec<&Slept> = slept.iter().filter(|s| s.over_limit.is_some()).collect();
-        assert!(!over.is_empty());
-        assert!(over.iter().all(|s| wakeups[&s.cpu].last().copied() == s.over_limit));
+        assert!(slept.iter().all(|s| s.start_ns == slept[0].start_ns));
+        for (place, cpu) in (1..).zip(cpus.iter()) {
+            let first = wakeups[&cpu].first().expect("one").timer_ns - slept[0].start_ns;
+            assert_eq!(first.rem_euclid(1_000_000), (1_000_000 * place / n).rem_euclid(1_000_000));
+        }
     }
 
     #[test]

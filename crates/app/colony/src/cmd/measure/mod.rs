@@ -30,13 +30,13 @@ use crate::words::{Ns, cpus, ns};
   colony measure --json | jq '.sources[] | [.source, .stolen_share]'
   sudo colony measure --cpus 3 --duration 1h --until 'detour > 50us' \\
       --then 'echo \"$COLONY_SOURCE took CPU $COLONY_CPU for $COLONY_DETOUR_NS ns\"'
-  sudo colony measure --wakeups --fifo 80      from a timer's instant to a real-time thread, every 1 ms
-  colony measure --wakeups --cpus 3 --interval 200us --until 'latency > 100us' --duration 1h
+  sudo colony measure --wakeups --fifo 80      from a timer to a real-time thread
+  colony measure --wakeups --cpus 3 --duration 1h --until 'latency > 100us'
 
-Exit codes: 0 measured; 1 the measurement or the command of --then failed; 2 wrong use; 3 a detour or a latency
-met the condition of --until")]
+Exit codes: 0 measured; 1 the measurement or the command of --then failed;
+2 wrong use; 3 a detour or a latency met the condition of --until")]
 pub(crate) struct Args {
-    /// CPUs to observe, such as 0-3,5 [default: all this process may use; with --until or, without --wakeups, --fifo all but the first]
+    /// CPUs to observe, such as 0-3,5 [default: all this process may use. All but the first with --until, and with --fifo where detours are measured]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
     /// Duration; Ctrl-C ends the measurement early and keeps what was measured
@@ -45,11 +45,11 @@ pub(crate) struct Args {
     /// Measure wake-up latency instead of detours: from the instant of a timer to the thread that waits for it, on every CPU
     #[arg(long, conflicts_with_all = ["threshold", "all_cpus", "ring", "node", "out", "no_keep"])]
     wakeups: bool,
-    /// Time between two instants of each CPU's timer, 50us to 1s
+    /// Time between two instants of each CPU's timer, 50us to 1s; a measurement ends at such an instant
     #[arg(long, value_parser = ns, default_value = "1ms", requires = "wakeups", value_name = "TIME")]
     interval: Ns,
     /// Stop at the first detour that meets this condition, and show its source, the events before it and the kernel's
-    /// stack: 'detour > TIME' or 'detour >= TIME', with --wakeups 'latency > TIME'. --duration is the longest wait for it;
+    /// stack: 'detour > TIME' or 'detour >= TIME', with --wakeups 'latency > TIME' or 'latency >= TIME'. --duration is the longest wait for it;
     /// exit code 3 if it was met
     #[arg(long, value_name = "CONDITION")]
     until: Option<Condition>,

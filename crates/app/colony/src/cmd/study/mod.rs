@@ -100,7 +100,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     if args.list {
         let experiments: Vec<_> = seeds::all().collect();
-        let list = serde_json::json!({ "schema": "colony.study.list/1", "experiments": experiments });
+        let list = serde_json::json!({
+            "schema": "colony.study.list/1",
+            "experiments": experiments,
+            "other_commands": seeds::OTHER_COMMANDS,
+        });
         super::print(args.json, &list, |_| view::experiments())?;
         return Ok(ExitCode::SUCCESS);
     }
