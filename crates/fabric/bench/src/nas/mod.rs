@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NAS kernels `is`, `ep`, `cg` and `mg`, and random access: serial, in our own Rust.
+//! The NAS kernels `is`, `ep`, `cg` and `mg`, the flow solvers `lu`, `sp` and `bt`, and random access: serial, in our own Rust.
 //!
 //! Written from the specification (The NAS Parallel Benchmarks, report RNR-94-007) and the sizes, seeds
-//! and verification values of NPB 3: with the same random numbers and the same order of operations, so
+//! and verification values of NPB 3: with the same random numbers and, in the kernels, the same order of operations, so
 //! that a run shows by its result that it did the work. Table 2 of Designing a Highly-Scalable Operating
 //! System: The Blue Gene/L Story compares a compute node kernel with Linux by these programs.
 //!
@@ -12,6 +12,7 @@ mod cg;
 mod check;
 mod class;
 mod ep;
+mod flow;
 mod is;
 mod memory;
 mod mg;
@@ -39,13 +40,20 @@ pub enum Kernel {
     Cg,
     /// Multigrid: V-cycles on a cube with periodic borders
     Mg,
+    /// Flow in a cube, by symmetric successive over-relaxation
+    Lu,
+    /// Flow in a cube, by scalar pentadiagonal systems along lines
+    Sp,
+    /// Flow in a cube, by block tridiagonal systems along lines
+    Bt,
     /// Random access: updates all over one table (HPC Challenge, not NAS)
     Ra,
 }
 
 impl Kernel {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Is, Self::Ep, Self::Cg, Self::Mg, Self::Ra];
+    pub const ALL: [Self; 8] =
+        [Self::Is, Self::Ep, Self::Cg, Self::Mg, Self::Lu, Self::Sp, Self::Bt, Self::Ra];
 
     /// Its name on the command line.
     #[must_use]
@@ -55,6 +63,9 @@ impl Kernel {
             Self::Ep => "ep",
             Self::Cg => "cg",
             Self::Mg => "mg",
+            Self::Lu => "lu",
+            Self::Sp => "sp",
+            Self::Bt => "bt",
             Self::Ra => "ra",
         }
     }
@@ -95,8 +106,8 @@ pub struct NasResult {
     pub iterations: u32,
     /// Time of the timed part.
     pub seconds: f64,
-    /// Millions of operations a second, counted as NPB counts them: floating-point operations in `cg` and
-    /// `mg`, ranked keys in `is`, random numbers in `ep`, updates in `ra`.
+    /// Millions of operations a second, counted as NPB counts them: floating-point operations in `cg`, `mg`, `lu`, `sp` and
+    /// `bt`, ranked keys in `is`, random numbers in `ep`, updates in `ra`.
     pub mops: f64,
     /// Page faults in the timed part; `None` where the kernel does not count them.
     pub faults: Option<Faults>,
@@ -122,6 +133,9 @@ pub fn run(kernel: Kernel, class: Class) -> Result<NasResult, NasError> {
         Kernel::Ep => ep::run(class),
         Kernel::Cg => cg::run(class),
         Kernel::Mg => mg::run(class),
+        Kernel::Lu => flow::lu::run(class),
+        Kernel::Sp => flow::sp::run(class),
+        Kernel::Bt => flow::bt::run(class),
         Kernel::Ra => ra::run(class),
     }
     .map_err(|OutOfMemory(bytes)| NasError::Memory { kernel, class, bytes })?;
@@ -148,10 +162,21 @@ mod tests {
     fn every_kernel_verifies_in_the_small_classes() {
         for kernel in Kernel::ALL {
             for class in [Class::S, Class::W] {
-                let r = run(kernel, class).expect("it fits");
-                assert!(r.verified, "{kernel:?} {class:?}: {:?}", r.checks);
-                assert!(!r.checks.is_empty() && r.mops > 0.0 && r.seconds > 0.0, "{r:?}");
+                verify(kernel, class);
             }
         }
+    }
+
+    #[test]
+    fn class_a_of_the_flow_solvers_verifies() {
+        for kernel in [Kernel::Lu, Kernel::Sp, Kernel::Bt] {
+            verify(kernel, Class::A);
+        }
+    }
+
+    fn verify(kernel: Kernel, class: Class) {
+        let r = run(kernel, class).expect("it fits");
+        assert!(r.verified, "{kernel:?} {class:?}: {:?}", r.checks);
+        assert!(!r.checks.is_empty() && r.mops > 0.0 && r.seconds > 0.0, "{r:?}");
     }
 }
