@@ -11,9 +11,9 @@ pub(super) type Block = [[Pack; 5]; 5];
 /// Derivatives at a point.
 #[derive(Clone, Copy)]
 pub(super) struct Jacobian {
-    /// Of the convective flux.
+    /// Derivative of the convective flux.
     pub(super) convective: Block,
-    /// Of the viscous flux.
+    /// Derivative of the viscous flux.
     pub(super) viscous: Block,
 }
 

@@ -124,13 +124,13 @@ fn operations(problem: &Problem) -> f64 {
 /// Factors of an iteration.
 struct Relaxation {
     step: f64,
-    /// Of the convective fluxes of a neighbor.
+    /// Factor of the convective fluxes of a neighbor.
     convection: f64,
-    /// Of its second differences: relaxation, time step and area.
+    /// Factor of the second differences of a neighbor: relaxation factor and time step over an area.
     per_area: f64,
     /// Diagonal of the diagonal blocks, without viscosity.
     diagonal: f64,
-    /// What the second differences at the point itself have as a factor.
+    /// Factor of the second differences at the point itself.
     own_per_area: f64,
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The same number of several lines of the grid, for vector instructions.
+//! Numbers of several lines of the grid side by side, for vector instructions.
 
 use std::array::from_fn;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};

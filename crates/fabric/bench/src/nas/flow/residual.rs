@@ -19,9 +19,9 @@ pub(super) struct Residual {
 /// Factors of the differences.
 #[derive(Clone, Copy)]
 struct Scales {
-    /// Of a difference of fluxes at distance -1 and 1.
+    /// Factor of a difference of fluxes at distance -1 and 1.
     convection: f64,
-    /// Of a second difference of velocities.
+    /// Factor of a second difference of velocities.
     viscosity: f64,
 }
 
