@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use colony_bench::nas::{self, Class, Faults, Kernel, NasResult};
 
-/// NAS kernels is, ep, cg, mg, and random access (ra): runs them in this one process and verifies their results.
+/// NAS kernels is, ep, cg, mg, flow solvers lu, sp, bt, and random access (ra): runs them in this one process and verifies their results.
 #[derive(Debug, Parser)]
 #[command(name = "colony-nas", version)]
 struct Cli {

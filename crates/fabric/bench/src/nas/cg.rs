@@ -2,8 +2,12 @@
 //! CG, conjugate gradient (RNR-94-007, 2.2.3): inverse power iteration for the smallest eigenvalue of a
 //! sparse symmetric positive definite matrix of random pattern.
 
+use super::check::Check;
+use super::class::Class;
+use super::memory::{OutOfMemory, filled};
+use super::outcome::Outcome;
 use super::random::Random;
-use super::{Check, Class, OutOfMemory, Outcome, Timer, filled};
+use super::timer::Timer;
 
 const SEED: u64 = 314_159_265;
 /// Conjugate gradient steps of an outer iteration.

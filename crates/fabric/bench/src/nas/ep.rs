@@ -2,8 +2,12 @@
 //! EP, embarrassingly parallel (RNR-94-007, 2.2.1): Gaussian deviates from pairs of uniform numbers by
 //! Marsaglia's polar method, counted by square annuli.
 
+use super::check::Check;
+use super::class::Class;
+use super::memory::OutOfMemory;
+use super::outcome::Outcome;
 use super::random::Random;
-use super::{Check, Class, OutOfMemory, Outcome, Timer};
+use super::timer::Timer;
 
 const SEED: u64 = 271_828_183;
 const TOLERANCE: f64 = 1e-8;

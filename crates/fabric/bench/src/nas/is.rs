@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! IS, integer sort (RNR-94-007, 2.2.5): ranks keys by counting, bucket by bucket, ten times.
 
+use super::check::Check;
+use super::class::Class;
+use super::memory::{OutOfMemory, filled};
+use super::outcome::Outcome;
 use super::random::Random;
-use super::{Check, Class, OutOfMemory, Outcome, Timer, filled};
+use super::timer::Timer;
 
 const SEED: u64 = 314_159_265;
 const ITERATIONS: u32 = 10;

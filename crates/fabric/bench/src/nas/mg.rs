@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MG, multigrid (RNR-94-007, 2.2.2): V-cycles for a Poisson equation on a cube with periodic borders.
 
+use super::check::Check;
+use super::class::Class;
+use super::memory::{OutOfMemory, filled};
+use super::outcome::Outcome;
 use super::random::Random;
-use super::{Check, Class, OutOfMemory, Outcome, Timer, filled};
+use super::timer::Timer;
 
 const SEED: u64 = 314_159_265;
 const TOLERANCE: f64 = 1e-8;

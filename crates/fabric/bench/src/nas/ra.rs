@@ -4,7 +4,11 @@
 //!
 //! A second pass makes the same updates again, and exclusive or undoes itself: afterwards each word must be as at first.
 
-use super::{Check, Class, OutOfMemory, Outcome, Timer, filled};
+use super::check::Check;
+use super::class::Class;
+use super::memory::{OutOfMemory, filled};
+use super::outcome::Outcome;
+use super::timer::Timer;
 
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 

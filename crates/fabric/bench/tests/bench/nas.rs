@@ -12,7 +12,7 @@ fn nas(args: &[&str]) -> Output {
 
 #[test]
 fn each_kernel_prints_one_line_of_json() {
-    let output = nas(&["is", "ep", "cg", "mg", "ra", "--class", "s", "--json"]);
+    let output = nas(&["is", "ep", "cg", "mg", "lu", "sp", "bt", "ra", "--class", "s", "--json"]);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).expect("text");
     let results: Vec<NasResult> =
@@ -22,6 +22,19 @@ fn each_kernel_prints_one_line_of_json() {
         assert!(r.verified && r.class == Class::S && r.schema == NasResult::SCHEMA, "{r:?}");
         let (timed, whole) = (r.faults.expect("Linux counts"), r.faults_whole.expect("Linux counts"));
         assert!(timed.minor < whole.minor, "memory is touched before the timed part: {r:?}");
+    }
+}
+
+#[test]
+fn flow_solvers_show_each_norm_beside_the_published_one() {
+    let output = nas(&["lu", "sp", "bt", "--json"]);
+    let text = String::from_utf8(output.stdout).expect("text");
+    for (line, norms) in text.lines().zip([11, 10, 10]) {
+        let r: NasResult = serde_json::from_str(line).expect("a result");
+        assert!(
+            r.checks.len() == norms && r.checks.iter().all(|c| c.holds() && c.tolerance <= 1e-8),
+            "{r:?}"
+        );
     }
 }
 
