@@ -73,13 +73,21 @@ impl Layout {
     }
 }
 
+/// The byte between the columns of a header: spreadsheets in many languages write a semicolon, other programs a tab.
+fn delimiter(text: &[u8]) -> u8 {
+    let header = text.split(|&b| b == b'\n').next().unwrap_or_default();
+    *[b',', b';', b'\t'].iter().find(|byte| header.contains(byte)).unwrap_or(&b',')
+}
+
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let mut header = Header::default();
     let mut lines = Lines::new(input);
     lines.comments(&mut header)?;
     let above = lines.number;
-    let mut rows =
-        csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(LineLimit::new(lines.into_rest()));
+    let mut rest = lines.into_rest();
+    let mut reader = csv::ReaderBuilder::new();
+    reader.comment(Some(b'#')).delimiter(delimiter(rest.fill_buf()?));
+    let mut rows = reader.from_reader(LineLimit::new(rest));
     let wrong = |line: u64, reason: String| Problem::Line { line: above + line, reason };
     let failed = |e: csv::Error| {
         let line = e.position().map_or(0, csv::Position::line);

@@ -446,6 +446,42 @@ fn the_header_of_a_csv_file_may_follow_a_mark_or_an_empty_line() {
 }
 
 #[test]
+fn columns_may_lie_between_semicolons_or_tabs() {
+    let rows = "# observed_s: 30\ncpu,start_ns,duration_ns,source\n3,5,7,irq:a\n";
+    for between in [";", "\t"] {
+        let trace = file("a.csv", rows.replace(',', between).as_bytes()).expect("rows");
+        let d = trace.detours[0];
+        assert_eq!(
+            (d.cpu, d.start_ns, d.duration_ns, trace.sources[0].to_string()),
+            (3, 5, 7, "irq:a".into())
+        );
+    }
+}
+
+#[test]
+fn interrupts_between_processors_of_arm_are_read_by_their_names() {
+    let lines = "app-900  [003] d..h1 100.000100: ipi_entry: (Rescheduling interrupts)\n\
+                 app-900  [003] d..h1 100.000103: ipi_exit: (Rescheduling interrupts)\n\
+                 app-900  [003] d..h1 100.000200: ipi_entry: (Function call interrupts)\n\
+                 app-900  [003] d..h1 100.000207: ipi_exit: (Function call interrupts)\n";
+    let trace = text(lines);
+    let lengths: Vec<(String, u64)> = trace
+        .detours
+        .iter()
+        .map(|d| (trace.sources[usize::from(d.source)].to_string(), d.duration_ns / 1000))
+        .collect();
+    let expected = [("irq:Rescheduling interrupts", 3), ("irq:Function call interrupts", 7)];
+    assert_eq!(lengths, expected.map(|(name, us)| (name.to_owned(), us)));
+}
+
+#[test]
+fn traces_of_mpi_calls_are_named_with_the_way_to_a_schedule() {
+    let calls = b"MPI_Init:1254762342.1:-:1254762343.2\nMPI_Comm_rank:12:0:0:13\n";
+    let error = file("trace.0", calls).expect_err("no detours").to_string();
+    assert!(error.contains("Schedgen"), "{error}");
+}
+
+#[test]
 fn intervals_without_a_beginning_or_an_end_are_left_out_and_counted() {
     let lines: Vec<&str> = SCHED[1].lines().collect();
     // without the switch to kworker, the exit of the timer and the entry of the softirq

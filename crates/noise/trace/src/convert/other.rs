@@ -93,6 +93,12 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
         &[Comment("Intel(R) MPI Benchmark"), Comment("Intel (R) MPI Benchmark"), Line("#bytes #repetitions")],
         TIMES_OF_MPI,
     ),
+    (
+        "a trace of MPI calls by liballprof",
+        &[Line("MPI_Init:"), Line("# alltrace")],
+        "it holds no detours. Make a GOAL schedule of all ranks' files with LogGOPSim's Schedgen (`-p trace`), and simulate that: \
+         `colony sim --goal FILE`",
+    ),
     ("a GOAL schedule", &[Line("num_ranks ")], "simulate it with `colony sim --goal FILE`"),
 ];
 

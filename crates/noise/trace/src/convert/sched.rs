@@ -78,6 +78,11 @@ fn named(name: &str, fields: &str) -> Option<Result<Event, String>> {
             Ok(Event::Begin(Interrupt::Softirq(vec), Source::Softirq(action)))
         }),
         "softirq_exit" => number("vec=").map(|vec| Event::End(Interrupt::Softirq(vec))),
+        // of ARM: `(Rescheduling interrupts)`, without a number
+        "ipi_entry" => {
+            Ok(Event::Begin(Interrupt::Vector(ipi(fields)?.to_owned()), Source::Irq(ipi(fields)?.to_owned())))
+        }
+        "ipi_exit" => Ok(Event::End(Interrupt::Vector(ipi(fields)?.to_owned()))),
         // local_timer_entry, reschedule_entry, call_function_single_entry, …: `vector=236`
         _ if fields.starts_with("vector=") => match (name.strip_suffix("_entry"), name.strip_suffix("_exit"))
         {
@@ -89,6 +94,11 @@ fn named(name: &str, fields: &str) -> Option<Result<Event, String>> {
         },
         _ => return None,
     })
+}
+
+/// The name of an interprocessor interrupt: `(Rescheduling interrupts)`.
+fn ipi(fields: &str) -> Option<&str> {
+    fields.strip_prefix('(')?.strip_suffix(')').filter(|name| !name.is_empty())
 }
 
 /// `prev_comm=app prev_pid=9 … ==> next_comm=kworker/3:1 next_pid=210 …`, or `app:9 [120] R ==> kworker/3:1:210 [120]`.

@@ -16,13 +16,21 @@ pub(super) fn unpacked<'a>(file: impl Read + 'a) -> io::Result<(Box<dyn Read + '
     if head.starts_with(&[0x1f, 0x8b]) {
         return Ok((Box::new(Damage { what: "gzip", input: MultiGzDecoder::new(file) }), true));
     }
-    if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) {
+    if head.starts_with(&[0x28, 0xb5, 0x2f, 0xfd]) || is_skippable(head) {
         return Ok((
             Box::new(Damage { what: "zstd", input: Frames { file: Some(file), frame: None } }),
             true,
         ));
     }
     Ok((Box::new(file), false))
+}
+
+/// Bytes of the head of a frame without data: its mark and its length.
+const SKIPPABLE_HEAD: usize = 8;
+
+/// True if a frame of zstd begins here that holds no data, such as the seek table of a parallel compressor (RFC 8878, 3.1.2).
+fn is_skippable(head: &[u8]) -> bool {
+    matches!(head, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
 }
 
 /// Says of an error that the compressed data has it.
@@ -53,7 +61,8 @@ struct Frames<R: BufRead> {
     frame: Option<Box<Frame<R>>>,
 }
 
-type Frame<R> = StreamingDecoder<R, ruzstd::decoding::FrameDecoder>;
+/// A frame and, in front of the file, its first bytes. Every frame is longer.
+type Frame<R> = StreamingDecoder<io::Chain<io::Cursor<Vec<u8>>, R>, ruzstd::decoding::FrameDecoder>;
 
 impl<R: BufRead> Read for Frames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -64,11 +73,25 @@ impl<R: BufRead> Read for Frames<R> {
                     n => return Ok(n),
                 }
             }
-            self.file = self.frame.take().map(|frame| frame.into_inner()).or_else(|| self.file.take());
+            self.file =
+                self.frame.take().map(|frame| frame.into_inner().into_inner().1).or_else(|| self.file.take());
             let Some(mut file) = self.file.take() else { return Ok(0) };
-            if file.fill_buf()?.is_empty() {
-                return Ok(0);
+            // the buffer may end within the first bytes of a frame
+            let mut head = Vec::with_capacity(SKIPPABLE_HEAD);
+            file.by_ref().take(SKIPPABLE_HEAD as u64).read_to_end(&mut head)?;
+            match *head {
+                [] => return Ok(0),
+                [0x50..=0x5f, 0x2a, 0x4d, 0x18, a, b, c, d] => {
+                    let length = u64::from(u32::from_le_bytes([a, b, c, d]));
+                    if io::copy(&mut file.by_ref().take(length), &mut io::sink())? < length {
+                        return Err(io::ErrorKind::UnexpectedEof.into());
+                    }
+                    self.file = Some(file);
+                    continue;
+                }
+                _ => {}
             }
+            let file = io::Cursor::new(head).chain(file);
             self.frame = Some(Box::new(StreamingDecoder::new(file).map_err(io::Error::other)?));
         }
     }
@@ -106,6 +129,18 @@ mod tests {
         }
         assert_eq!(read(&text).expect("no compression"), (text.clone(), false));
         assert_eq!(read(b"").expect("empty"), (Vec::new(), false));
+    }
+
+    #[test]
+    fn frames_of_zstd_without_data_are_skipped() {
+        let text = b"start_ns,duration_ns\n5,7\n".repeat(1000);
+        let skippable =
+            |n: u8| [&[0x50 + n, 0x2a, 0x4d, 0x18, n, 0, 0, 0][..], &vec![7; usize::from(n)]].concat();
+        let parts =
+            [skippable(4), zstd(&text[..99]), skippable(0), zstd(&text[99..]), skippable(15)].concat();
+        assert_eq!(read(&parts).expect("sound"), (text, true));
+        let cut = read(&parts[..parts.len() - 1]).expect_err("cut off").to_string();
+        assert!(cut.contains("zstd") && cut.contains("copy the file again"), "{cut}");
     }
 
     #[test]
