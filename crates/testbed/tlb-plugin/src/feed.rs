@@ -21,11 +21,16 @@ static FEED: OnceLock<Feed> = OnceLock::new();
 
 /// The TLBs of all CPUs, and their counters.
 pub(crate) struct Feed {
-    counters: Counters,
-    cpus: Box<[UnsafeCell<Bank>]>,
+    cpus: Box<[Cpu]>,
     unified: bool,
     /// Set once a block of a kernel was translated.
     has_kernel: AtomicBool,
+}
+
+/// The TLBs of a CPU, and its counters.
+struct Cpu {
+    bank: UnsafeCell<Bank>,
+    counters: CpuCounters<'static>,
 }
 
 // SAFETY: `cpus` is the only field that is not `Sync`. QEMU calls a plugin for a virtual CPU on the thread that runs this CPU, and for
@@ -35,9 +40,15 @@ unsafe impl Sync for Feed {}
 impl Feed {
     /// Begins to count into these counters.
     pub(crate) fn install(id: PluginId, setup: &Setup, counters: Counters) -> Result<(), String> {
-        let cpus = (0..counters.cpus() as u32).map(|cpu| UnsafeCell::new(Bank::new(setup, cpu))).collect();
-        let feed = Self { counters, cpus, unified: setup.unified(), has_kernel: AtomicBool::new(false) };
-        feed.counters.start();
+        // a plugin stays until the emulator ends
+        let counters: &'static Counters = Box::leak(Box::new(counters));
+        let cpu = |number: usize| {
+            let bank = UnsafeCell::new(Bank::new(setup, number as u32));
+            counters.cpu(number).map(|counters| Cpu { bank, counters })
+        };
+        let cpus = (0..counters.cpus()).filter_map(cpu).collect();
+        let feed = Self { cpus, unified: setup.unified(), has_kernel: AtomicBool::new(false) };
+        counters.start();
         FEED.set(feed).map_err(|_| "it is already there: give one -plugin".to_owned())?;
         // SAFETY: `id` is the one that QEMU gave to this plugin, and the function lives as long as the plugin.
         unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, on_translation) };
@@ -49,11 +60,10 @@ impl Feed {
     /// # Safety
     /// Only from a callback of QEMU for this CPU, and no other result for it may be in use.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Bank, CpuCounters<'_>)> {
-        let cpu = cpu as usize;
-        let (bank, counters) = (self.cpus.get(cpu)?, self.counters.cpu(cpu)?);
+    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Bank, CpuCounters<'static>)> {
+        let cpu = self.cpus.get(cpu as usize)?;
         // SAFETY: the caller is the only one that uses the bank of this CPU now.
-        Some((unsafe { &mut *bank.get() }, counters))
+        Some((unsafe { &mut *cpu.bank.get() }, cpu.counters))
     }
 }
 

@@ -74,7 +74,8 @@ impl Counters {
     #[must_use]
     pub fn cpu(&self, cpu: usize) -> Option<CpuCounters<'_>> {
         let first = HEADER + PER_CPU.checked_mul(cpu)?;
-        self.words().get(first..first + PER_CPU).map(CpuCounters)
+        let words = self.words().get(first..first + PER_CPU)?;
+        words.try_into().ok().map(CpuCounters)
     }
 
     /// The sums of all CPUs.
@@ -97,7 +98,7 @@ impl Counters {
 
 /// The counters of one CPU. Only the thread that runs the CPU adds to them, so an addition is a load and a store.
 #[derive(Clone, Copy, Debug)]
-pub struct CpuCounters<'a>(&'a [AtomicU64]);
+pub struct CpuCounters<'a>(&'a [AtomicU64; PER_CPU]);
 
 impl CpuCounters<'_> {
     fn add(self, word: usize, number: u64) {

@@ -9,6 +9,7 @@ mod bank;
 mod cost;
 mod counters;
 mod error;
+mod index;
 mod replacement;
 mod setup;
 mod tlb;

@@ -2,22 +2,16 @@
 //! A fully associative TLB of one page size.
 
 use crate::Replacement;
-
-/// No page has this number: pages are at least 4 KiB, so numbers have 52 bits.
-const NO_PAGE: u64 = u64::MAX;
-
-/// Slots of the table of hints: a power of two.
-const HINTS: usize = 1024;
+use crate::index::Index;
 
 /// A fully associative TLB. It is empty at first, and every page that misses is entered.
 #[derive(Clone, Debug)]
 pub struct Tlb {
-    /// Page of each entry; [`NO_PAGE`] in entries that were never filled.
-    pages: Box<[u64]>,
-    /// Entries that are filled.
-    used: usize,
-    /// By a hash of the page: the entry that had such a page last. A wrong hint costs a search, so hints are never cleared.
-    hints: Box<[u16; HINTS]>,
+    /// Page of each entry that is filled.
+    pages: Vec<u64>,
+    entries: usize,
+    /// The entry of each page.
+    index: Index,
     policy: Policy,
 }
 
@@ -39,37 +33,29 @@ impl Tlb {
             Replacement::Random => Policy::Random { state: seed | 1 },
             Replacement::Lru => Policy::Lru { stamps: vec![0; entries].into(), clock: 0 },
         };
-        Self { pages: vec![NO_PAGE; entries].into(), used: 0, hints: Box::new([0; HINTS]), policy }
+        Self { pages: Vec::with_capacity(entries), entries, index: Index::new(entries), policy }
     }
 
     /// Looks the page up, and enters it if it is not there. Returns `true` for a hit.
+    #[inline]
     pub fn access(&mut self, page: u64) -> bool {
-        // the golden ratio: neighbouring pages get different hints
-        let hint = (page.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - HINTS.ilog2())) as usize;
-        let hinted = usize::from(self.hints[hint]);
-        let (entry, is_hit) = if self.pages.get(hinted) == Some(&page) {
-            (hinted, true)
-        } else {
-            let found = self.pages[..self.used].iter().position(|&other| other == page);
-            let entry = found.unwrap_or_else(|| self.enter(page));
-            self.hints[hint] = entry as u16;
-            (entry, found.is_some())
-        };
+        let found = self.index.find(page, &self.pages);
+        let entry = found.unwrap_or_else(|| self.enter(page));
         if let Policy::Lru { stamps, clock } = &mut self.policy {
             *clock += 1;
             stamps[entry] = *clock;
         }
-        is_hit
+        found.is_some()
     }
 
     /// Puts the page into a free entry, or into that of another page. Returns the entry.
     fn enter(&mut self, page: u64) -> usize {
-        let entries = self.pages.len();
-        let entry = if self.used < entries {
-            self.used += 1;
-            self.used - 1
+        let entries = self.entries;
+        let entry = if self.pages.len() < entries {
+            self.pages.push(page);
+            self.pages.len() - 1
         } else {
-            match &mut self.policy {
+            let replaced = match &mut self.policy {
                 Policy::RoundRobin { next } => {
                     let entry = *next;
                     *next = if entry + 1 == entries { 0 } else { entry + 1 };
@@ -85,9 +71,12 @@ impl Tlb {
                 Policy::Lru { stamps, .. } => {
                     stamps.iter().enumerate().min_by_key(|(_, stamp)| **stamp).map_or(0, |(entry, _)| entry)
                 }
-            }
+            };
+            self.index.remove(self.pages[replaced], &self.pages);
+            self.pages[replaced] = page;
+            replaced
         };
-        self.pages[entry] = page;
+        self.index.insert(page, entry);
         entry
     }
 }
@@ -98,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// A TLB without hints: pages in the order of their entry (round robin) or of their last use (LRU), the oldest first.
+    /// A TLB without an index: pages in the order of their entry (round robin) or of their last use (LRU), the oldest first.
     fn naive_misses(entries: usize, replacement: Replacement, stream: &[u64]) -> Vec<bool> {
         let mut held: Vec<u64> = Vec::new();
         let access = |&page: &u64| {
