@@ -16,14 +16,10 @@ const NONE: &str = "–";
 pub fn prediction(p: &Prediction) -> String {
     let mut out = String::new();
     let kinds = if p.setup.unified() { "data and instructions" } else { "data only" };
-    let entries = counted(p.setup.entries().into(), "entry").replace("entrys", "entries");
-    let tlb = format!("TLB of {entries}, {} replacement, {kinds}", p.setup.replacement());
-    let (instructions, accesses) = (
-        counted(p.instructions, "instruction"),
-        counted(p.accesses, "access").replace("accesss", "accesses"),
-    );
+    let (entries, replacement) = (p.setup.entries(), p.setup.replacement());
     // writing to a String cannot fail
-    let _ = writeln!(out, "{}", wrap(&format!("{tlb}; {instructions} and {accesses} of user code")));
+    let _ = writeln!(out, "TLB entries: {entries}, {replacement} replacement, {kinds}");
+    let _ = writeln!(out, "Whole run of the program: {}", counted(p.instructions, "instruction"));
     let header = [
         "pages",
         "accesses",
