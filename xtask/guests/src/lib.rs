@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs with flags of their own that library crates carry inside: the compute node kernel, and the first program
-//! of a virtual Linux node.
+//! Files with flags of their own that library crates carry inside: the compute node kernel, the first program of a virtual Linux
+//! node, and the plugin that counts TLB misses in an emulator.
 //!
 //! `cargo xtask guests` [builds](build_all) them before the workspace is built, and leaves them in `target/guests`. The build
 //! scripts of the two crates only [check and name](Guest::embed) the file: no cargo runs inside cargo.
@@ -45,6 +45,17 @@ pub const KERNEL: Guest = Guest {
 /// The first program of a virtual Linux node, static.
 pub const INIT: Guest =
     Guest { name: "colony-init", sources: &["crates/testbed/init/Cargo.toml", "crates/testbed/init/src"] };
+
+/// The emulator's plugin that feeds a modelled TLB: a shared library.
+pub const TLB_PLUGIN: Guest = Guest {
+    name: "tlb-plugin",
+    sources: &[
+        "crates/testbed/tlb-plugin/Cargo.toml",
+        "crates/testbed/tlb-plugin/src",
+        "crates/testbed/tlb/Cargo.toml",
+        "crates/testbed/tlb/src",
+    ],
+};
 
 impl Guest {
     /// Returns `true` if `built` is there and no source below `root` is newer.
@@ -152,6 +163,15 @@ pub fn build_all(profile: Profile) -> Built {
         let flags = "-C target-feature=+crt-static -C panic=abort -C strip=symbols -C debuginfo=0 \
             -C opt-level=3 -C debug-assertions=off -C overflow-checks=off";
         Ok(build_static(&[INIT.name], profile, flags)?.join(INIT.name))
+    })?;
+    build(&TLB_PLUGIN, &folder, || {
+        // Called for each memory access of the emulated program, so it is optimised with either profile.
+        let to = &folder.join("build");
+        let flags = format!("-C panic=abort -C strip=symbols --remap-path-prefix={}=.", root.display());
+        let arguments =
+            ["--package", "colony-tlb-plugin", "--target", TARGET, "--target-dir"].map(OsStr::new);
+        cargo(&root, Profile::Release, Some(&flags), arguments.into_iter().chain([to.as_os_str()]))?;
+        Ok(to.join(TARGET).join("release/libcolony_tlb_plugin.so"))
     })
 }
 
@@ -272,7 +292,7 @@ mod tests {
 
     #[test]
     fn every_source_is_in_the_checkout() {
-        for source in [KERNEL, INIT].iter().flat_map(|g| g.sources) {
+        for source in [KERNEL, INIT, TLB_PLUGIN].iter().flat_map(|g| g.sources) {
             assert!(root().join(source).exists(), "{source}");
         }
     }

@@ -19,7 +19,7 @@ use crate::error::step;
 /// Name of this step in errors.
 const WHAT: &str = "running the NAS kernels on a compute node and on Linux";
 /// Each instruction takes 2 to this power, ns.
-const SHIFT: u8 = 1;
+pub(crate) const SHIFT: u8 = 1;
 /// The longest a run may take on a machine under load.
 const PATIENCE: Duration = Duration::from_secs(2 * 3600);
 
@@ -32,7 +32,7 @@ pub const LARGE: &[(&str, &str)] =
     &[("is", "A"), ("cg", "W"), ("cg", "A"), ("mg", "W"), ("mg", "A"), ("ep", "W"), ("ep", "A")];
 
 /// Memory of either node, for the largest of these: `mg.A` has 433 MiB.
-fn memory(kernels: &[(&str, &str)]) -> u64 {
+pub(crate) fn memory(kernels: &[(&str, &str)]) -> u64 {
     if kernels.iter().any(|&(_, class)| class == "A") { 512 << 20 } else { 128 << 20 }
 }
 
@@ -111,7 +111,7 @@ pub fn run(kernels: &[(&str, &str)]) -> Result<Vec<Pair>, StudyError> {
     let mut partition = Partition::boot(machine, 1, Config::new(worker)).map_err(|e| step(WHAT, &e))?;
     let mut nodes = Vec::new();
     for &(kernel, class) in kernels {
-        nodes.push(on_node(&mut partition, &nas, kernel, class)?);
+        nodes.push(on_node(WHAT, &mut partition, &nas, kernel, class)?);
     }
     drop(partition);
     let (linuxes, release) = on_linux(&nas, kernels)?;
@@ -125,8 +125,15 @@ pub fn run(kernels: &[(&str, &str)]) -> Result<Vec<Pair>, StudyError> {
     pairs.map(pair).collect()
 }
 
-fn on_node(partition: &mut Partition, nas: &Path, kernel: &str, class: &str) -> Result<Run, StudyError> {
-    let failed = |reason: &dyn std::fmt::Display| step(WHAT, &format!("{kernel}.{class}: {reason}"));
+/// Runs a kernel of a class on a node of this partition; `what` names the step in errors.
+pub(crate) fn on_node(
+    what: &str,
+    partition: &mut Partition,
+    nas: &Path,
+    kernel: &str,
+    class: &str,
+) -> Result<Run, StudyError> {
+    let failed = |reason: &dyn std::fmt::Display| step(what, &format!("{kernel}.{class}: {reason}"));
     let mut spec = JobSpec::new(nas);
     spec.arguments = [kernel, "--class", class, "--json"].map(str::to_owned).to_vec();
     spec.timeout_s = Some(PATIENCE.as_secs_f64());

@@ -43,6 +43,7 @@ pub mod study;
 pub mod table;
 pub mod this_node;
 pub mod three_kernels;
+pub mod tlb;
 pub mod virtual_node;
 mod watch;
 

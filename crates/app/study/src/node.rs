@@ -109,6 +109,12 @@ pub trait Node {
         kernels: &[(&str, &str)],
     ) -> Result<Vec<crate::compute_node::Pair>, StudyError>;
 
+    /// Counts the TLB misses of NAS kernels, each of a class, on a compute node (see [`crate::tlb`]).
+    ///
+    /// # Errors
+    /// As [`Node::noise`].
+    fn tlb(&mut self, kernels: &[(&str, &str)]) -> Result<Vec<crate::tlb::TlbRun>, StudyError>;
+
     /// Runs a kernel of a class on pages of each size, `rounds` times in turn (see [`crate::pages`]).
     ///
     /// # Errors

@@ -307,6 +307,10 @@ impl Node for ThisNode {
         crate::compute_node::run(kernels)
     }
 
+    fn tlb(&mut self, kernels: &[(&str, &str)]) -> Result<Vec<crate::tlb::TlbRun>, StudyError> {
+        crate::tlb::run(kernels)
+    }
+
     fn pages(&mut self, kernel: &str, class: &str, rounds: usize) -> Result<Vec<PageRuns>, StudyError> {
         let support = Support::here();
         let unavailable = |policy: PagePolicy| {

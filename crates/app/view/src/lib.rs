@@ -29,6 +29,7 @@ pub mod study;
 pub mod survival;
 pub mod table;
 pub mod timeline;
+pub mod tlb;
 pub mod top;
 pub mod trace;
 pub mod tune;

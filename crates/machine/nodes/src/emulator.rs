@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 
+use colony_vm::tlb::ModelledTlb;
 use colony_vm::{Accel, qemu};
 
 use crate::boot::{Booter, Emulator};
@@ -31,16 +32,23 @@ pub(crate) struct Parts {
     pub torus: Option<(File, u64)>,
 }
 
-/// Starts the emulator, by the boot process; what it writes on its console is read from the pipe. The watch sees if the kernel
-/// hangs. A machine whose time is counted in instructions has no watch: questions to its emulator might change their number.
+/// An emulator that was started.
+pub(crate) struct Started {
+    pub emulator: Emulator,
+    /// What it writes on its console.
+    pub console: PipeReader,
+    /// Sees if the kernel hangs. A machine whose time is counted in instructions has none: questions to its emulator might
+    /// change their number.
+    pub watch: Option<Watch>,
+    /// The TLB that it feeds, if the machine has one.
+    pub tlb: Option<ModelledTlb>,
+}
+
+/// Starts the emulator, by the boot process.
 ///
 /// # Errors
 /// As [`Booter::boot`].
-pub(crate) fn start(
-    booter: &Booter,
-    machine: &Machine,
-    parts: Parts,
-) -> Result<(Emulator, PipeReader, Option<Watch>), CnkError> {
+pub(crate) fn start(booter: &Booter, machine: &Machine, parts: Parts) -> Result<Started, CnkError> {
     let mut arguments = arguments(machine, parts.torus.as_ref().map(|(_, bytes)| *bytes));
     let torus = parts.torus.map(|(file, _)| OwnedFd::from(file));
     let mut fds: Vec<OwnedFd> = [parts.kernel.into(), parts.link].into_iter().chain(torus).collect();
@@ -54,9 +62,16 @@ pub(crate) fn start(
         fds.push(theirs);
         monitor = Some(ours);
     }
+    let mut tlb = None;
+    if let Some(setup) = &machine.tlb {
+        let (model, plugged) = ModelledTlb::new(setup, machine.cpus, KERNEL_FD + fds.len() as i32)?;
+        arguments.extend(plugged.arguments);
+        fds.extend(plugged.fds);
+        tlb = Some(model);
+    }
     let (emulator, console) = booter.boot(arguments, fds)?;
     let watch = monitor.map(|monitor| Watch::new(monitor, emulator.pid(), machine.cpus));
-    Ok((emulator, console, watch))
+    Ok(Started { emulator, console, watch, tlb })
 }
 
 /// The value of `-smp`. QEMU translates locked instructions without atomicity and barrier if a machine can have one CPU
@@ -139,9 +154,10 @@ mod tests {
         // for ever
         let kernel = crate::life::tests::kernel(&[0xeb, 0xfe]);
         let (booter, parts) = (Booter::in_thread(), Parts { kernel, link: link.into(), torus: None });
-        let (emulator, _console, _watch) = start(&booter, &machine, parts).expect("the emulator is here");
-        let status = std::fs::read_to_string(format!("/proc/{}/status", emulator.pid())).unwrap_or_default();
-        emulator.kill();
+        let started = start(&booter, &machine, parts).expect("the emulator is here");
+        let status = std::fs::read_to_string(format!("/proc/{}/status", started.emulator.pid()));
+        started.emulator.kill();
+        let status = status.unwrap_or_default();
         assert!(status.lines().any(|l| l.split_whitespace().eq(["THP_enabled:", "0"])), "{status}");
     }
 

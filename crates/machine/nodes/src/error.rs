@@ -53,6 +53,14 @@ pub enum CnkError {
     /// The job does not start.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// A node whose emulator did not start the plugin of the TLB.
+    #[error(
+        "node {node} has counted no TLB misses: its emulator did not start the plugin; --debug shows its console"
+    )]
+    NoTlbCounts {
+        /// The node.
+        node: u32,
+    },
     /// The I/O node, a machine of its own, did not run the job.
     #[error("the I/O node: {0}")]
     IoNode(String),

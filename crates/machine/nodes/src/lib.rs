@@ -44,6 +44,7 @@ mod torus;
 pub use boot::boot_main;
 pub use capture::{Captured, Capturing};
 pub use colony_ciod as ciod;
+pub use colony_tlb as tlb;
 pub use colony_vm::Accel;
 pub use death::{Cause, Death};
 pub use error::CnkError;

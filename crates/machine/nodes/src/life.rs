@@ -182,12 +182,11 @@ pub(crate) mod tests {
         let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
         let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
         let booter = Booter::in_thread();
-        let (emulator, console, watch) =
-            emulator::start(&booter, &machine, parts).expect("the emulator is here");
+        let started = emulator::start(&booter, &machine, parts).expect("the emulator is here");
         // any program will do: no worker is started
         let ciod = Ciod::new(Config::new("/bin/true")).expect("a daemon");
         let node = ciod.attach(3, 16 << 20).expect("a link");
-        let life = Life::new(node, emulator, console, watch, None);
+        let life = Life::new(node, started.emulator, started.console, started.watch, None);
         if let Some(signal) = signal {
             // after its first word it handles signals
             while life.console().is_empty() {
@@ -230,8 +229,8 @@ pub(crate) mod tests {
             let (link, _other) = UnixDatagram::pair().expect("a pair of sockets");
             let parts = Parts { kernel: kernel(code), link: link.into(), torus: None };
             let booter = Booter::in_thread();
-            let (emulator, _console, watch) = emulator::start(&booter, &machine, parts).expect("it starts");
-            let mut watch = watch.expect("it has a monitor");
+            let started = emulator::start(&booter, &machine, parts).expect("it starts");
+            let (emulator, mut watch) = (started.emulator, started.watch.expect("it has a monitor"));
             let hang = loop {
                 assert_eq!(emulator.ended(), None);
                 match watch.look() {

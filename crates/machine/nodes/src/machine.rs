@@ -4,6 +4,8 @@
 use colony_ciod::io_node::MOST_NODES;
 use colony_ciod::{Mode, Network};
 use colony_fship::{frame, layout};
+use colony_tlb::Setup;
+use colony_vm::tlb::ModelledTlb;
 use colony_vm::{Accel, VmError};
 use serde::Serialize;
 
@@ -51,6 +53,9 @@ pub struct Machine {
     pub io_nodes: IoNodes,
     /// Execution of its instructions; not [`Accel::SingleThread`].
     pub accel: Accel,
+    /// A TLB that is modelled for each CPU and fed with the programs' addresses, if any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<Setup>,
     /// Let the kernel tell what it does on its console.
     pub debug: bool,
     /// More words for the kernel's command line (`kernel/cnk/README.md`).
@@ -71,6 +76,7 @@ impl Default for Machine {
             link: Link::default(),
             io_nodes: IoNodes::default(),
             accel: Accel::default(),
+            tlb: None,
             debug: false,
             kernel_words: Vec::new(),
         }
@@ -108,10 +114,14 @@ impl Machine {
         if !(1..=layout::CHANNELS as u32).contains(&self.cpus) {
             return refuse(format!("a node has one to four CPUs, not {}", self.cpus));
         }
-        self.accel.check(self.cpus).map_err(|e| match e {
+        let wrong = |e| match e {
             VmError::Wrong(text) => CnkError::Machine(text),
             e => e.into(),
-        })?;
+        };
+        self.accel.check(self.cpus).map_err(wrong)?;
+        if self.tlb.is_some() {
+            ModelledTlb::check_accel(self.accel).map_err(wrong)?;
+        }
         if self.accel == Accel::SingleThread {
             // its fences order nothing against the I/O daemon
             return refuse("an emulated node needs one thread of the host for each CPU".into());

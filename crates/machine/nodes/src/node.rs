@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use colony_ciod::{Ciod, NodeLink, Proxy};
 use colony_vm::qemu::{Seal, memory_file, seal};
+use colony_vm::tlb::ModelledTlb;
 
 use crate::boot::{Booter, Emulator};
-use crate::emulator::{self, Parts};
+use crate::emulator::{self, Parts, Started};
 use crate::life::Life;
 use crate::{CnkError, KERNEL, Link, Machine};
 
@@ -22,6 +23,8 @@ pub struct Node {
     proxy: Option<Proxy>,
     emulator: Emulator,
     life: Life,
+    /// The TLB that the emulator feeds with the program's addresses, if the machine has one.
+    tlb: Option<ModelledTlb>,
     started: Instant,
     had_a_job: bool,
 }
@@ -49,9 +52,9 @@ impl Node {
         let torus = torus.map(|(file, bytes)| Ok::<_, CnkError>((own(file)?, bytes))).transpose()?;
         let started = Instant::now();
         let parts = Parts { kernel, link: socket, torus };
-        let (emulator, console, watch) = emulator::start(booter, machine, parts)?;
+        let Started { emulator, console, watch, tlb } = emulator::start(booter, machine, parts)?;
         let life = Life::new(link.clone(), emulator.clone(), console, watch, proxy.as_ref());
-        Ok(Self { link, proxy, emulator, life, started, had_a_job: false })
+        Ok(Self { link, proxy, emulator, life, tlb, started, had_a_job: false })
     }
 
     /// Its link to the I/O daemon.
@@ -77,6 +80,11 @@ impl Node {
     /// Process id of its proxy, where it has one.
     pub fn proxy_pid(&self) -> Option<u32> {
         self.proxy.as_ref().map(Proxy::pid)
+    }
+
+    /// The TLB that it feeds, if its machine has one.
+    pub fn tlb(&self) -> Option<&ModelledTlb> {
+        self.tlb.as_ref()
     }
 
     /// Its signs of life.

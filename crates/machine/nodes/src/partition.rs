@@ -8,8 +8,10 @@ use std::sync::Arc;
 use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeState, Streams};
 use colony_model::Block;
 use colony_node::descriptor;
+use colony_tlb::Counts;
 use colony_vm::qemu::memory_file;
 use colony_vm::slots::Slots;
+use colony_vm::tlb::ModelledTlb;
 
 use crate::boot::Booter;
 use crate::capture::{Capturing, appending};
@@ -91,6 +93,9 @@ impl Partition {
     ) -> Result<Self, CnkError> {
         let places = places.into();
         check(&machine, &places)?;
+        if machine.tlb.is_some() {
+            ModelledTlb::check_emulator()?;
+        }
         let boot_program = config.worker.with_file_name(programs::BOOT);
         let booter = Booter::start(&boot_program)?;
         let ciod = Ciod::new(config)?;
@@ -322,6 +327,20 @@ impl Partition {
     /// Process id of the process that boots and ends the emulators.
     pub fn boot_pid(&self) -> Option<u32> {
         self.booter.pid()
+    }
+
+    /// Counts of the modelled TLBs of all nodes since these were started; `None` if the machine has none.
+    ///
+    /// # Errors
+    /// A node whose emulator has not started the plugin that counts.
+    pub fn tlb_counts(&self) -> Result<Option<Counts>, CnkError> {
+        let mut sum = None;
+        for (number, node) in self.nodes.iter().enumerate() {
+            let Some(tlb) = node.tlb() else { continue };
+            let counts = tlb.counts().ok_or(CnkError::NoTlbCounts { node: number as u32 })?;
+            *sum.get_or_insert_with(Counts::default) += counts;
+        }
+        Ok(sum)
     }
 
     /// Its nodes, by number.

@@ -2,6 +2,7 @@
 //! The report of a run on compute nodes, in JSON.
 
 use colony_ciod::{JobOutcome, JobSpec};
+use colony_tlb::Prediction;
 use serde::Serialize;
 
 use crate::{Death, Machine};
@@ -29,6 +30,9 @@ pub struct Report {
     pub outcome: JobOutcome,
     /// The nodes that died meanwhile, and of what.
     pub deaths: Vec<Death>,
+    /// The misses of the modelled TLB and the time that they cost, if the machine has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tlb: Option<Prediction>,
     /// From the start of the emulators to that of the programs, seconds.
     pub boot_s: f64,
     /// From the start of the programs to the end of the job, seconds.

@@ -18,6 +18,7 @@ pub mod qemu;
 pub mod report;
 pub mod slots;
 pub mod testing;
+pub mod tlb;
 mod tool;
 
 pub use accel::Accel;

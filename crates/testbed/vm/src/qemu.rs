@@ -21,7 +21,8 @@ use nix::unistd::{Gid, Pid, Uid, geteuid, getpid, setgroups, setresgid, setresui
 
 use crate::VmError;
 
-const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
+/// The program of the emulator, and Debian's package of it.
+pub(crate) const QEMU: (&str, &str) = ("qemu-system-x86_64", "qemu-system-x86");
 
 /// Number of the first descriptor that an emulator is given.
 pub const FIRST_FD: i32 = 3;

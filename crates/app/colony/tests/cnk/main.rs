@@ -30,4 +30,5 @@ mod queue;
 mod storm;
 mod streams;
 mod threads;
+mod tlb;
 mod watch;

@@ -21,6 +21,43 @@ fn what_no_node_can_be_is_wrong_use() {
 }
 
 #[test]
+fn a_tlb_that_is_not_modelled_is_wrong_use() {
+    for (args, part) in [
+        (&["--tlb", "ppc970"][..], "give ppc440"),
+        (&["--tlb", "0"], "1 to 1024"),
+        (&["--tlb", "4096"], "1 to 1024"),
+        (&["--tlb", "64", "--tlb-replacement", "fifo"], "round-robin, random or lru"),
+        (&["--tlb", "64", "--tlb-pages", "4k,3k"], "a power of two from 4k to 1g"),
+        (&["--tlb", "64", "--tlb-pages", "4k,4k"], "each once"),
+        (&["--tlb", "64", "--tlb-mhz", "0"], "no number above 0"),
+        (&["--tlb", "64", "--tlb-miss-cycles", "nan"], "no number above 0"),
+        (&["--tlb-data-only"], "--tlb <MODEL>"),
+    ] {
+        fails(&[&["cnk", "run"], args, &["--", "true"]].concat(), 2, part);
+    }
+}
+
+#[test]
+fn an_emulator_without_plugins_is_told_before_a_node_is_started() {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().expect("a folder");
+    let emulator = folder.path().join("qemu-system-x86_64");
+    std::fs::write(&emulator, "#!/bin/sh\necho usage: -machine -cpu\n").expect("a file");
+    std::fs::set_permissions(&emulator, PermissionsExt::from_mode(0o755)).expect("ours");
+    let run = |path: &std::path::Path| {
+        let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("colony"));
+        command.env("PATH", path).args(["cnk", "run", "--tlb", "ppc440", "--", "/bin/true"]);
+        let out = command.output().expect("it starts");
+        (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
+    };
+    let (code, said) = run(folder.path());
+    assert!(code == Some(1) && said.contains("without plugins"), "{said}");
+    std::fs::remove_file(emulator).expect("ours");
+    let (code, said) = run(folder.path());
+    assert!(code == Some(1) && said.contains("install the package qemu-system-x86"), "{said}");
+}
+
+#[test]
 fn too_few_descriptors_are_told_before_a_node_is_started() {
     let colony = assert_cmd::cargo::cargo_bin!("colony");
     let text = format!("ulimit -n 256; exec {} cnk run --nodes 512 -- /bin/true", colony.display());

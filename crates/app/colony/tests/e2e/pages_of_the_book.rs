@@ -32,6 +32,7 @@ pages! {
         das_boot = "docs/das-boot.md",
         io_scaling = "docs/io-scaling.md",
         mpi = "docs/mpi.md",
+        tlb = "docs/tlb.md",
         vm = "docs/vm.md",
     }
     /// Pages whose commands may run beside tests that measure.

@@ -14,6 +14,7 @@ mod progress;
 mod spare_core;
 mod surface;
 mod three_kernels;
+mod tlb;
 mod virtual_node;
 
 use colony_sim::words::number_of;
@@ -319,6 +320,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
         .chain(jaguar::EXPERIMENTS)
         .chain(spare_core::EXPERIMENTS)
         .chain(compute_node::EXPERIMENTS)
+        .chain(tlb::EXPERIMENTS)
         .chain(three_kernels::EXPERIMENTS)
 }
 

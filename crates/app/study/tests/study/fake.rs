@@ -173,6 +173,10 @@ impl Node for Fake {
         Err(StudyError::Step { what: "compute node".into(), reason: "a made-up machine has none".into() })
     }
 
+    fn tlb(&mut self, _: &[(&str, &str)]) -> Result<Vec<colony_study::tlb::TlbRun>, StudyError> {
+        Err(StudyError::Step { what: "compute node".into(), reason: "a made-up machine has none".into() })
+    }
+
     fn spare_node(&mut self) -> Result<colony_study::spare_node::SpareRuns, StudyError> {
         Err(StudyError::Step { what: "virtual node".into(), reason: "there is none here".into() })
     }

@@ -4,6 +4,7 @@
 mod calls;
 pub(crate) mod program;
 mod run;
+mod tlb;
 
 use std::process::ExitCode;
 

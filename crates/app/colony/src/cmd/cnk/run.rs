@@ -12,6 +12,7 @@ use colony_nodes::report::{Report, SCHEMA};
 use colony_nodes::{Accel, IoNodes, Link, Machine, Partition, Places, Running, programs};
 
 use super::program::{IoNodesWord, ModeWord, environment, find, passing_signals};
+use super::tlb::TlbArgs;
 use crate::exit::WrongUse;
 use crate::words::{Ns, ns};
 
@@ -26,6 +27,7 @@ use crate::words::{Ns, ns};
   colony cnk run --nodes 8 --label -- busybox printenv COLONY_RANK
   colony cnk run --mode virtual-node --memory 256 -- ./program
   colony cnk run --icount --json -- ./benchmark       time counted in instructions
+  colony cnk run --tlb ppc440 -- ./benchmark          misses of a TLB, and what they cost
   colony cnk run --nodes 2 --io-nodes linux -- busybox cat /proc/version
   sudo colony cnk run --user nobody --root /srv/job -- /bin/program")]
 pub(super) struct Args {
@@ -99,6 +101,8 @@ pub(super) struct Args {
     /// End the job after this long
     #[arg(long, value_parser = ns, value_name = "TIME")]
     timeout: Option<Ns>,
+    #[command(flatten)]
+    tlb: TlbArgs,
     /// Show what the kernels of the nodes say
     #[arg(long)]
     debug: bool,
@@ -158,6 +162,8 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     let (outcome, boot_s, run_s) = outcome_and_times;
+    let counted = partition.machine().tlb.as_ref().zip(partition.tlb_counts()?);
+    let tlb = counted.map(|(setup, counts)| args.tlb.prediction(setup, &counts));
     let report = Report {
         schema: SCHEMA,
         nodes: args.nodes,
@@ -167,6 +173,7 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         job: spec,
         outcome,
         deaths: job.deaths(),
+        tlb,
         boot_s,
         run_s,
     };
@@ -225,6 +232,9 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
         if !outcome.is_empty() {
             note!("{}", outcome.trim_end());
         }
+        if let Some(tlb) = &report.tlb {
+            note!("{}", colony_view::tlb::prediction(tlb).trim_end());
+        }
     }
     Ok(())
 }
@@ -268,6 +278,7 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
         link,
         io_nodes,
         accel,
+        tlb: args.tlb.setup()?,
         debug: args.debug,
         ..Machine::default()
     };

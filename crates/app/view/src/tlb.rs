@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Misses of a modelled TLB, and the time that they cost.
+
+use std::fmt::Write as _;
+
+use colony_tlb::{Prediction, Row};
+
+use crate::table::{self, wrap};
+use crate::units::{bytes, counted, percent, time};
+
+/// Shown in place of a rate of a program that did nothing.
+const NONE: &str = "–";
+
+/// The table of a run: a row for each page size.
+#[must_use]
+pub fn prediction(p: &Prediction) -> String {
+    let mut out = String::new();
+    let kinds = if p.setup.unified() { "data and instructions" } else { "data only" };
+    let (entries, replacement) = (p.setup.entries(), p.setup.replacement());
+    // writing to a String cannot fail
+    let _ = writeln!(out, "TLB entries: {entries}, {replacement} replacement, {kinds}");
+    let _ = writeln!(out, "Whole run of the program: {}", counted(p.instructions, "instruction"));
+    let header = [
+        "pages",
+        "accesses",
+        "misses",
+        "per 1000\ninstr.",
+        "per\nsecond",
+        "miss\ntime",
+        "time",
+        "share of\nmisses",
+    ];
+    let mut t = table::new(header);
+    for row in &p.rows {
+        t.add_row(cells(p, row));
+    }
+    let _ = writeln!(out, "{}", table::trimmed(&t));
+    let _ = writeln!(out, "{}", wrap(&basis(p)));
+    out
+}
+
+fn cells(p: &Prediction, row: &Row) -> [String; 8] {
+    let or_none = |value: Option<f64>, text: fn(f64) -> String| value.map_or(NONE.into(), text);
+    [
+        bytes(row.page_bytes),
+        scaled(p.accesses as f64),
+        scaled(row.misses as f64),
+        or_none(row.misses_per_1000_instructions, |n| format!("{n:.3}")),
+        or_none(row.misses_per_second, scaled),
+        time(row.miss_time_s * 1e9),
+        time(row.time_s * 1e9),
+        or_none(row.miss_share, percent),
+    ]
+}
+
+/// The origin of the times.
+fn basis(p: &Prediction) -> String {
+    let processor = &p.processor;
+    let base = if p.base_time_given {
+        format!("{} without misses", time(p.base_time_s * 1e9))
+    } else {
+        format!("{} cycles an instruction", processor.cycles_per_instruction)
+    };
+    format!(
+        "Times are predicted for a processor of {} MHz with {base} and {} cycles a miss.",
+        processor.mhz, processor.miss_cycles
+    )
+}
+
+/// A number in four places at most, for a narrow column.
+fn scaled(n: f64) -> String {
+    const UNITS: [(f64, &str); 4] = [(1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
+    match UNITS.iter().find(|(unit, _)| n >= *unit) {
+        // counts below 10,000 are exact
+        Some((unit, name)) if n >= 1e4 => {
+            let scaled = n / unit;
+            let places = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+            format!("{scaled:.places$}{name}")
+        }
+        _ => format!("{n:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use colony_tlb::{Counts, Processor, Setup, predict};
+
+    use super::*;
+
+    #[test]
+    fn a_prediction_fits_80_columns_whatever_was_counted() {
+        let huge = u64::MAX / 2;
+        let most = Counts { instructions: huge, accesses: huge, fetches: huge, misses: [huge / 4; 8] };
+        let small = Counts { instructions: 1, accesses: 1, fetches: 1, misses: [1; 8] };
+        for counts in [most, small, Counts::default()] {
+            let text = prediction(&predict(&Setup::ppc440(), &counts, Processor::PPC440, None));
+            assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+            assert_eq!(
+                text.lines().filter(|line| line.contains(" KiB ") || line.contains(" MiB ")).count(),
+                3
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_have_four_places_at_most() {
+        let found = [0.0, 9999.0, 10_000.0, 86_300_000.0, 1.5e9, 2e13].map(scaled);
+        assert_eq!(found, ["0", "9999", "10.0 k", "86.3 M", "1.50 G", "20.0 T"]);
+    }
+}
