@@ -111,7 +111,7 @@ pub fn run(kernels: &[(&str, &str)]) -> Result<Vec<Pair>, StudyError> {
     let mut partition = Partition::boot(machine, 1, Config::new(worker)).map_err(|e| step(WHAT, &e))?;
     let mut nodes = Vec::new();
     for &(kernel, class) in kernels {
-        nodes.push(on_node(WHAT, &mut partition, &nas, kernel, class)?);
+        nodes.push(on_node(WHAT, &mut partition, &nas, kernel, class, None)?);
     }
     drop(partition);
     let (linuxes, release) = on_linux(&nas, kernels)?;
@@ -132,10 +132,12 @@ pub(crate) fn on_node(
     nas: &Path,
     kernel: &str,
     class: &str,
+    iterations: Option<u32>,
 ) -> Result<Run, StudyError> {
     let failed = |reason: &dyn std::fmt::Display| step(what, &format!("{kernel}.{class}: {reason}"));
     let mut spec = JobSpec::new(nas);
     spec.arguments = [kernel, "--class", class, "--json"].map(str::to_owned).to_vec();
+    spec.arguments.extend(iterations.iter().flat_map(|n| ["--iterations".to_owned(), n.to_string()]));
     spec.timeout_s = Some(PATIENCE.as_secs_f64());
     let ran = partition.run_captured(spec).map_err(|e| failed(&e))?;
     if !ran.outcome.success() {

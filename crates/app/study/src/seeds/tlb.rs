@@ -12,7 +12,8 @@ use crate::results::{Basis, Published};
 use crate::tlb::{TlbRun, WHAT};
 
 /// Programs of Table 2 that `colony-nas` has, in the published class, A.
-const KERNELS: &[(&str, &str)] = &[("is", "A"), ("cg", "A"), ("ep", "A")];
+const KERNELS: &[(&str, &str)] =
+    &[("is", "A"), ("cg", "A"), ("ep", "A"), ("lu", "A"), ("sp", "A"), ("bt", "A")];
 /// The same in class S, in seconds.
 const SMALL: &[(&str, &str)] = &[("is", "S"), ("cg", "S"), ("mg", "S")];
 
@@ -107,8 +108,12 @@ fn rows(e: &Experiment, run: &TlbRun, processor: Processor) -> Vec<Published> {
     let published = published(&run.kernel, &run.class);
     let found = predict(&run.setup, &run.counts, processor, published.map(|row| row.cnk_s));
     let name = format!("{}.{}", run.kernel, run.class);
+    let runs = match run.continued_to {
+        Some(all) => format!("runs of 1 and of 3 iterations, continued to {all},"),
+        None => "whole run".to_owned(),
+    };
     let counted = format!(
-        "whole run of one static program on a compute node, time counted in instructions; TLB of {} entries, {} \
+        "{runs} of one static program on a compute node, time counted in instructions; TLB of {} entries, {} \
          replacement; again: colony study {}",
         run.setup.entries(),
         run.setup.replacement(),
@@ -160,7 +165,13 @@ mod tests {
     fn a_run(kernel: &str, class: &str, misses: [u64; 3]) -> TlbRun {
         let mut counts = Counts { instructions: 1_000_000, ..Counts::default() };
         counts.misses[..3].copy_from_slice(&misses);
-        TlbRun { kernel: kernel.into(), class: class.into(), setup: Setup::ppc440(), counts }
+        TlbRun {
+            kernel: kernel.into(),
+            class: class.into(),
+            setup: Setup::ppc440(),
+            counts,
+            continued_to: None,
+        }
     }
 
     #[test]

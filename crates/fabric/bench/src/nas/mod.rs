@@ -55,6 +55,12 @@ impl Kernel {
     pub const ALL: [Self; 8] =
         [Self::Is, Self::Ep, Self::Cg, Self::Mg, Self::Lu, Self::Sp, Self::Bt, Self::Ra];
 
+    /// True for the kernels that march in time steps, which can be stopped after any of them.
+    #[must_use]
+    pub const fn is_flow_solver(self) -> bool {
+        matches!(self, Self::Lu | Self::Sp | Self::Bt)
+    }
+
     /// Its name on the command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -74,6 +80,9 @@ impl Kernel {
 /// The reasons for a kernel not to run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NasError {
+    /// A limit of iterations for a kernel that cannot be stopped.
+    #[error("--iterations is for lu, sp and bt; {} runs whole", .0.name())]
+    Iterations(Kernel),
     /// The problem is larger than the memory.
     #[error(
         "{} of class {class:?} needs {bytes} more bytes of memory than there are; take a smaller class",
@@ -100,7 +109,7 @@ pub struct NasResult {
     pub kernel: Kernel,
     /// The class.
     pub class: Class,
-    /// True if every check holds.
+    /// True if there are checks, and every one holds.
     pub verified: bool,
     /// Timed iterations.
     pub iterations: u32,
@@ -113,7 +122,7 @@ pub struct NasResult {
     pub faults: Option<Faults>,
     /// Page faults of the whole process up to the end of the timed part.
     pub faults_whole: Option<Faults>,
-    /// The checks that verified it.
+    /// The checks that verified it; none if it was stopped after fewer iterations than it has.
     pub checks: Vec<Check>,
 }
 
@@ -122,20 +131,24 @@ impl NasResult {
     pub const SCHEMA: &str = "colony.nas/1";
 }
 
-/// Runs a kernel: makes its input, times it, verifies it.
+/// Runs a kernel: makes its input, times it, verifies it. With `most`, a flow solver stops after so many iterations, and is not
+/// verified if these are not all.
 ///
 /// # Errors
-/// [`NasError::Memory`] where the problem does not fit. A wrong result is no error: see
-/// [`NasResult::verified`].
-pub fn run(kernel: Kernel, class: Class) -> Result<NasResult, NasError> {
+/// [`NasError::Memory`] where the problem does not fit, [`NasError::Iterations`] where `most` is given to a kernel that is no flow
+/// solver. A wrong result is no error: see [`NasResult::verified`].
+pub fn run(kernel: Kernel, class: Class, most: Option<u32>) -> Result<NasResult, NasError> {
+    if most.is_some() && !kernel.is_flow_solver() {
+        return Err(NasError::Iterations(kernel));
+    }
     let outcome = match kernel {
         Kernel::Is => is::run(class),
         Kernel::Ep => ep::run(class),
         Kernel::Cg => cg::run(class),
         Kernel::Mg => mg::run(class),
-        Kernel::Lu => flow::lu::run(class),
-        Kernel::Sp => flow::sp::run(class),
-        Kernel::Bt => flow::bt::run(class),
+        Kernel::Lu => flow::lu::run(class, most),
+        Kernel::Sp => flow::sp::run(class, most),
+        Kernel::Bt => flow::bt::run(class, most),
         Kernel::Ra => ra::run(class),
     }
     .map_err(|OutOfMemory(bytes)| NasError::Memory { kernel, class, bytes })?;
@@ -144,7 +157,7 @@ pub fn run(kernel: Kernel, class: Class) -> Result<NasResult, NasError> {
         version: env!("CARGO_PKG_VERSION").into(),
         kernel,
         class,
-        verified: outcome.checks.iter().all(Check::holds),
+        verified: !outcome.checks.is_empty() && outcome.checks.iter().all(Check::holds),
         iterations: outcome.iterations,
         seconds: outcome.timed.seconds,
         mops: outcome.operations / outcome.timed.seconds.max(1e-9) / 1e6,
@@ -174,8 +187,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_flow_solver_that_is_stopped_is_not_verified_and_other_kernels_are_not_stopped() {
+        for kernel in Kernel::ALL {
+            match run(kernel, Class::S, Some(2)) {
+                Ok(r) => assert_eq!((r.iterations, r.verified, r.checks.len()), (2, false, 0), "{kernel:?}"),
+                Err(e) => assert_eq!(e, NasError::Iterations(kernel)),
+            }
+        }
+        assert!(run(Kernel::Lu, Class::S, Some(1_000)).expect("it fits").verified);
+    }
+
     fn verify(kernel: Kernel, class: Class) {
-        let r = run(kernel, class).expect("it fits");
+        let r = run(kernel, class, None).expect("it fits");
         assert!(r.verified, "{kernel:?} {class:?}: {:?}", r.checks);
         assert!(!r.checks.is_empty() && r.mops > 0.0 && r.seconds > 0.0, "{r:?}");
     }

@@ -10,5 +10,6 @@ pub(super) struct Outcome {
     /// Operations of the timed part, by NPB's formula.
     pub(super) operations: f64,
     pub(super) timed: Timed,
+    /// Empty if the run was stopped before the iteration whose values are published.
     pub(super) checks: Vec<Check>,
 }

@@ -93,8 +93,9 @@ const fn problem(class: Class) -> (Problem, f64) {
     }
 }
 
-pub(in crate::nas) fn run(class: Class) -> Result<Outcome, OutOfMemory> {
-    let (problem, integral) = problem(class);
+pub(in crate::nas) fn run(class: Class, most: Option<u32>) -> Result<Outcome, OutOfMemory> {
+    let (mut problem, integral) = problem(class);
+    let is_whole = problem.limit_iterations(most);
     let mut field = Field::new(Grid::new(problem.points))?;
     let mut residual = Residual::new(&mut field)?;
     let relaxation = Relaxation::new(&field.grid, problem.step);
@@ -110,8 +111,11 @@ pub(in crate::nas) fn run(class: Class) -> Result<Outcome, OutOfMemory> {
     }
     let norm = residual.norm(field.grid);
     let timed = timer.stop();
-    let mut checks = problem.checks(norm, field.error_norm());
-    checks.push(Problem::check_integral(pressure_integral(&field), integral));
+    let mut checks = Vec::new();
+    if is_whole {
+        checks = problem.checks(norm, field.error_norm());
+        checks.push(Problem::check_integral(pressure_integral(&field), integral));
+    }
     Ok(Outcome { iterations: problem.iterations, operations: operations(&problem), timed, checks })
 }
 

@@ -21,6 +21,13 @@ pub(super) struct Problem {
 }
 
 impl Problem {
+    /// Does at most so many iterations. Returns false if these are fewer than those of the published results.
+    pub(super) fn limit_iterations(&mut self, most: Option<u32>) -> bool {
+        let published = self.iterations;
+        self.iterations = most.map_or(published, |most| most.min(published));
+        self.iterations == published
+    }
+
     /// The norms beside the published ones.
     pub(super) fn checks(&self, residual: State, error: State) -> Vec<Check> {
         let named = |name: &str, values: State, expected: State| {
