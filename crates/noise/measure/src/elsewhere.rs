@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The CPUs beside the measured ones.
+//! Keeps the measuring program on CPUs that are not measured.
 
 use colony_node::cpu::{self, CpuSet};
 

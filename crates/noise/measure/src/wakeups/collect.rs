@@ -86,7 +86,7 @@ impl Collected {
         self.cpus.get(&cpu).is_some_and(|of_cpu| of_cpu.last_is_own)
     }
 
-    /// What ran on a CPU in the last two steps, in order of time.
+    /// Spans of a CPU from the last two steps, in order of time.
     pub(super) fn recent_spans(&self, cpu: usize) -> Vec<Span> {
         let recent = self.cpus.get(&cpu).map(|c| c.recent.as_slice()).unwrap_or_default();
         let mut spans: Vec<Span> = recent.concat();
@@ -151,7 +151,7 @@ pub(super) fn attribute_wakeups(wakeups: &[Wakeup], spans: &[Span]) -> Attribute
     attribute_with_slack(&seen, spans, 0, 0)
 }
 
-/// What one latency consists of, the longest part first.
+/// The parts of one latency by source, the longest first.
 fn parts_of(wakeup: Wakeup, spans: &[Span]) -> Vec<DelayPart> {
     let causes = attribute_wakeups(&[wakeup], spans).causes;
     let part =

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Wake-up latency: from the instant of a timer to the thread that waits for it, on every CPU.
 //!
-//! A detour is what a program loses that never waits. A program that waits for a timer (a solver with a helper thread that
-//! sleeps, a daemon of coordinated windows) loses something else: the processor leaves its idle state, the timer's
+//! A detour delays a program that never waits. A program that waits for a timer (a solver with a helper thread that
+//! sleeps, a daemon of coordinated windows) is delayed in another way: the processor leaves its idle state, the timer's
 //! interrupt is taken, the scheduler chooses the thread, and whatever runs on the CPU must let go of it.
 //!
 //! * [`sleepers`]: a pinned thread for each CPU that sleeps until instants at a fixed interval,

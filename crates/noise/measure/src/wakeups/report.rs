@@ -94,7 +94,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Those of a distribution; `None` if it is empty.
+    /// Summary of a distribution; `None` if the distribution is empty.
     #[must_use]
     pub fn of(d: &Distribution) -> Option<Self> {
         let h = &d.histogram;
@@ -165,13 +165,13 @@ pub struct WakeupSource {
     /// The source. `idle:STATE`: the processor left this idle state; `idle`: the kernel's idle task before and after it;
     /// `observer`: other threads of the measuring program.
     pub source: Source,
-    /// Wake-ups of which it is the largest part.
+    /// Wake-ups in which this source took the largest part.
     pub wakeups: u64,
-    /// Its time in the latencies of all wake-ups, nanoseconds.
+    /// Time of this source in the latencies of all wake-ups, nanoseconds.
     pub time_ns: u64,
-    /// That over the sum of all latencies, 0 to 1.
+    /// `time_ns` over the sum of all latencies, 0 to 1.
     pub share: f64,
-    /// The longest latency of which it is the largest part; `None` if there is none.
+    /// The longest latency in which this source took the largest part; `None` if there is none.
     pub longest_ns: Option<u64>,
 }
 
@@ -182,13 +182,13 @@ pub struct LongestWakeup {
     pub cpu: usize,
     /// The instant of the timer, TAI nanoseconds.
     pub timer_ns: i64,
-    /// The same, nanoseconds after the start of the measurement.
+    /// The instant of the timer, nanoseconds after the start of the measurement.
     pub after_ns: u64,
     /// From that instant to the thread, nanoseconds.
     pub latency_ns: u64,
     /// From that instant to the timer's interrupt, nanoseconds; `None` if no event of the kernel shows the interrupt.
     pub interrupt_ns: Option<u64>,
-    /// What the latency consists of, the longest first; empty without attribution.
+    /// Parts of the latency by source, the longest first; empty without attribution.
     pub parts: Vec<DelayPart>,
 }
 
@@ -197,7 +197,7 @@ pub struct LongestWakeup {
 pub struct DelayPart {
     /// The source.
     pub source: Source,
-    /// Its time, nanoseconds.
+    /// Time of this source in the latency, nanoseconds.
     pub duration_ns: u64,
 }
 

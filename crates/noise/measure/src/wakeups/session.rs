@@ -25,7 +25,7 @@ use crate::until::{LimitDetour, UntilReport};
 
 /// The interval at which the rings are emptied.
 const DRAIN_EVERY: Duration = Duration::from_millis(50);
-/// The interval at which the end of the threads is looked for: the kernel keeps the latest stacks only.
+/// The interval between two checks for threads that have ended or wait: the kernel keeps the latest stacks only.
 const CHECK_END_EVERY: Duration = Duration::from_millis(2);
 
 /// Measures wake-up latency. `progress` is called about every 50 ms with the time since the start and may end the measurement

@@ -141,7 +141,7 @@ impl Sleepers {
         self.rings.iter().filter(|r| r.pause.load(Ordering::Acquire)).map(|r| r.cpu).collect()
     }
 
-    /// Lets the thread of a CPU go on, as if its latest wake-up had not met the condition.
+    /// Lets the thread of a CPU continue, as if its latest wake-up had not met the condition.
     pub fn go_on(&self, cpu: usize) {
         self.rings.iter().filter(|r| r.cpu == cpu).for_each(|r| r.pause.store(false, Ordering::Release));
         self.unpark();
@@ -232,7 +232,7 @@ fn run_sleeper(
     // every page is touched now, not by a fault in the middle of the run
     while ring.push(Wakeup { timer_ns: 0, latency_ns: 0 }).is_ok() {}
     while wakeups.pop().is_ok() {}
-    // the owner waits for the ring; if it is gone, so is the reason to go on
+    // the owner waits for the ring; an owner that has ended needs no thread either
     let _ = give.send((nix::unistd::gettid().as_raw(), wakeups));
     while !shared.go.load(Ordering::Acquire) {
         std::thread::park();
@@ -252,7 +252,7 @@ fn sleep_repeatedly(place: &Place, config: &Config, shared: &Shared, ring: &mut 
     let end_ns = start_ns.saturating_add_unsigned(config.duration_ns);
     let mut slept =
         Slept { cpu: place.cpu, start_ns, end_ns: start_ns, missed: 0, dropped: 0, over_limit: None };
-    // how many instants from this one on are over; those behind the end of the measurement belong to nobody
+    // the number of instants from this one on that are over, without those after the end of the measurement
     let passed = |timer_ns: i64, now_ns: i64| (now_ns.min(end_ns) - timer_ns).div_euclid(interval_ns) + 1;
     let mut timer_ns = start_ns.saturating_add_unsigned(place.phase_ns);
     let late = passed(timer_ns, Clock::Monotonic.now_ns()).max(0);
@@ -275,7 +275,7 @@ fn sleep_repeatedly(place: &Place, config: &Config, shared: &Shared, ring: &mut 
                 slept.over_limit = Some(wakeup);
                 break;
             }
-            // instants in this pause are nobody's: the thread did not wait for them
+            // the thread did not wait for the instants in this pause, so they are not missed
             timer_ns += passed(timer_ns, Clock::Monotonic.now_ns()).max(0) * interval_ns;
         }
     }
