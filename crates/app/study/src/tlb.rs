@@ -96,6 +96,7 @@ fn continued(fewer: Counts, more: Counts, times: f64) -> Counts {
     let mut misses = fewer.misses;
     misses.iter_mut().zip(more.misses).for_each(|(a, b)| *a = grow(*a, b));
     Counts {
+        cpus: fewer.cpus,
         instructions: grow(fewer.instructions, more.instructions),
         accesses: grow(fewer.accesses, more.accesses),
         fetches: grow(fewer.fetches, more.fetches),

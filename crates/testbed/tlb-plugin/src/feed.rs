@@ -27,10 +27,18 @@ pub(crate) struct Feed {
     has_kernel: AtomicBool,
 }
 
-/// The TLBs of a CPU, and its counters.
+/// A CPU, and its counters.
 struct Cpu {
-    bank: UnsafeCell<Bank>,
+    state: UnsafeCell<State>,
     counters: CpuCounters<'static>,
+}
+
+/// The TLBs of a CPU.
+struct State {
+    bank: Bank,
+    /// True while the CPU runs a block of user code. After a block that a system call or a fault has left, QEMU calls
+    /// [`on_access`] for accesses of the kernel as well.
+    in_user_code: bool,
 }
 
 // SAFETY: `cpus` is the only field that is not `Sync`. QEMU calls a plugin for a virtual CPU on the thread that runs this CPU, and for
@@ -43,8 +51,8 @@ impl Feed {
         // a plugin stays until the emulator ends
         let counters: &'static Counters = Box::leak(Box::new(counters));
         let cpu = |number: usize| {
-            let bank = UnsafeCell::new(Bank::new(setup, number as u32));
-            counters.cpu(number).map(|counters| Cpu { bank, counters })
+            let state = State { bank: Bank::new(setup, number as u32), in_user_code: false };
+            counters.cpu(number).map(|counters| Cpu { state: UnsafeCell::new(state), counters })
         };
         let cpus = (0..counters.cpus()).filter_map(cpu).collect();
         let feed = Self { cpus, unified: setup.unified(), has_kernel: AtomicBool::new(false) };
@@ -55,15 +63,15 @@ impl Feed {
         Ok(())
     }
 
-    /// The bank and the counters of a CPU.
+    /// The state and the counters of a CPU.
     ///
     /// # Safety
     /// Only from a callback of QEMU for this CPU, and no other result for it may be in use.
     #[allow(clippy::mut_from_ref)]
-    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut Bank, CpuCounters<'static>)> {
+    unsafe fn cpu(&self, cpu: c_uint) -> Option<(&mut State, CpuCounters<'static>)> {
         let cpu = self.cpus.get(cpu as usize)?;
-        // SAFETY: the caller is the only one that uses the bank of this CPU now.
-        Some((unsafe { &mut *cpu.bank.get() }, cpu.counters))
+        // SAFETY: the caller is the only one that uses the state of this CPU now.
+        Some((unsafe { &mut *cpu.state.get() }, cpu.counters))
     }
 }
 
@@ -79,6 +87,11 @@ extern "C" fn on_translation(_: PluginId, block: *mut Block) {
         unsafe { (qemu::qemu_plugin_tb_vaddr(block), qemu::qemu_plugin_tb_n_insns(block)) };
     if address >> USER_BITS != 0 {
         feed.has_kernel.store(true, Ordering::Relaxed);
+        let none = std::ptr::null_mut();
+        // SAFETY: `block` is valid until this function returns, and the function lives as long as the plugin.
+        unsafe {
+            qemu::qemu_plugin_register_vcpu_tb_exec_cb(block, on_kernel_block, qemu::NO_REGISTERS, none);
+        }
         return;
     }
     if address < FIRST_USER_ADDRESS || !feed.has_kernel.load(Ordering::Relaxed) {
@@ -99,19 +112,31 @@ extern "C" fn on_translation(_: PluginId, block: *mut Block) {
 extern "C" fn on_block(cpu: c_uint, word: *mut c_void) {
     let Some(feed) = FEED.get() else { return };
     // SAFETY: this is QEMU's callback for this CPU, and the result is gone when it returns.
-    let Some((bank, counters)) = (unsafe { feed.cpu(cpu) }) else { return };
+    let Some((state, counters)) = (unsafe { feed.cpu(cpu) }) else { return };
+    state.in_user_code = true;
     let word = word.addr() as u64;
     counters.add_instructions(word & ((1 << COUNT_BITS) - 1));
     if feed.unified {
         counters.add_fetch();
-        bank.access(Stream::Instructions, word >> COUNT_BITS, |size| counters.add_miss(size));
+        state.bank.access(Stream::Instructions, word >> COUNT_BITS, |size| counters.add_miss(size));
+    }
+}
+
+extern "C" fn on_kernel_block(cpu: c_uint, _: *mut c_void) {
+    let Some(feed) = FEED.get() else { return };
+    // SAFETY: as in `on_block`.
+    if let Some((state, _)) = unsafe { feed.cpu(cpu) } {
+        state.in_user_code = false;
     }
 }
 
 extern "C" fn on_access(cpu: c_uint, _: MemoryInfo, address: u64, _: *mut c_void) {
     let Some(feed) = FEED.get() else { return };
     // SAFETY: as in `on_block`.
-    let Some((bank, counters)) = (unsafe { feed.cpu(cpu) }) else { return };
+    let Some((state, counters)) = (unsafe { feed.cpu(cpu) }) else { return };
+    if !state.in_user_code {
+        return;
+    }
     counters.add_access();
-    bank.access(Stream::Data, address, |size| counters.add_miss(size));
+    state.bank.access(Stream::Data, address, |size| counters.add_miss(size));
 }

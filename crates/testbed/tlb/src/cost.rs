@@ -46,7 +46,7 @@ pub struct Row {
     pub misses_per_1000_instructions: Option<f64>,
     /// Time of all misses on the processor, seconds.
     pub miss_time_s: f64,
-    /// Time on the processor with these misses, seconds.
+    /// Processor time with these misses, seconds.
     pub time_s: f64,
     /// Misses in a second of that time; `None` if there was no time.
     pub misses_per_second: Option<f64>,
@@ -62,13 +62,15 @@ pub struct Prediction {
     pub setup: Setup,
     /// The processor.
     pub processor: Processor,
-    /// Instructions of user code, on all CPUs.
+    /// CPUs on which user code ran. All counts and times are sums over them.
+    pub cpus: u32,
+    /// Instructions of user code.
     pub instructions: u64,
     /// Reads and writes of user code.
     pub accesses: u64,
     /// Blocks of instructions that were fetched through the TLB.
     pub fetches: u64,
-    /// Time on the processor without misses, seconds: given, or computed from instructions.
+    /// Processor time without misses, seconds: given, or computed from instructions.
     pub base_time_s: f64,
     /// Set if `base_time_s` was given.
     pub base_time_given: bool,
@@ -76,7 +78,7 @@ pub struct Prediction {
     pub rows: Vec<Row>,
 }
 
-/// Times on a processor: without misses it takes `base_s` seconds, or as long as its instructions take.
+/// Processor times of a program: `base_s` seconds without misses, or as long as its instructions take.
 #[must_use]
 pub fn predict(setup: &Setup, counts: &Counts, processor: Processor, base_s: Option<f64>) -> Prediction {
     let base_time_s = base_s.unwrap_or_else(|| processor.instruction_time_s(counts.instructions));
@@ -97,6 +99,7 @@ pub fn predict(setup: &Setup, counts: &Counts, processor: Processor, base_s: Opt
     Prediction {
         setup: setup.clone(),
         processor,
+        cpus: counts.cpus,
         instructions: counts.instructions,
         accesses: counts.accesses,
         fetches: counts.fetches,

@@ -132,6 +132,7 @@ impl CpuCounters<'_> {
     fn read(self) -> Counts {
         let word = |n: usize| self.0.get(n).map_or(0, |counter| counter.load(Ordering::Relaxed));
         Counts {
+            cpus: u32::from(word(0) > 0),
             instructions: word(0),
             accesses: word(1),
             fetches: word(2),
@@ -143,6 +144,8 @@ impl CpuCounters<'_> {
 /// Counts of user code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
+    /// CPUs on which user code ran.
+    pub cpus: u32,
     /// Instructions.
     pub instructions: u64,
     /// Reads and writes.
@@ -157,6 +160,7 @@ impl AddAssign for Counts {
     fn add_assign(&mut self, other: Self) {
         // wrapping: another process writes the counters, and may write anything
         let add = |to: &mut u64, from: u64| *to = to.wrapping_add(from);
+        self.cpus = self.cpus.wrapping_add(other.cpus);
         add(&mut self.instructions, other.instructions);
         add(&mut self.accesses, other.accesses);
         add(&mut self.fetches, other.fetches);
@@ -193,7 +197,7 @@ mod tests {
         drop(plugin);
         let mut misses = [0; MOST_SIZES];
         (misses[0], misses[1]) = (1, 1);
-        assert_eq!(host.sum(), Counts { instructions: 20, accesses: 2, fetches: 2, misses });
+        assert_eq!(host.sum(), Counts { cpus: 2, instructions: 20, accesses: 2, fetches: 2, misses });
     }
 
     #[test]

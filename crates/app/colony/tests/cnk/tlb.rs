@@ -55,6 +55,23 @@ fn a_program_has_the_same_misses_in_every_run() {
 }
 
 #[test]
+fn what_the_kernel_does_for_a_program_is_not_counted_however_time_passes() {
+    let Some([busybox]) = programs(["busybox"]) else { return };
+    let place = folder();
+    let calls = "i=0; while [ $i -lt 300 ]; do echo $i; i=$((i+1)); done > /dev/null";
+    let count = |accel| {
+        let mut partition = boot(Machine { accel, ..machine() }, 1);
+        run(&mut partition, script(&busybox, place.path(), calls)).output();
+        partition.tlb_counts().expect("started").expect("a TLB")
+    };
+    // without counted time, translated blocks are left at other places
+    let (counted, not_counted) = (count(machine().accel), count(Accel::Emulated));
+    let near = |a: u64, b: u64| a.abs_diff(b) <= 40 + a / 100;
+    assert!(near(counted.accesses, not_counted.accesses), "{counted:?} {not_counted:?}");
+    assert!(near(counted.misses[0], not_counted.misses[0]), "{counted:?} {not_counted:?}");
+}
+
+#[test]
 fn neither_firmware_nor_kernel_is_counted_and_counts_survive_the_kill_of_the_emulator() {
     let Some([busybox]) = programs(["busybox"]) else { return };
     let place = folder();

@@ -77,6 +77,8 @@ pub enum Method {
     Virtual,
     /// Measured on a compute node and on a virtual Linux node, which takes minutes.
     Compute,
+    /// Measured on a compute node alone.
+    ComputeNode,
 }
 
 impl Method {
@@ -90,6 +92,7 @@ impl Method {
             Self::Both => "projection, this node",
             Self::Virtual => "virtual node, projection",
             Self::Compute => "compute node, virtual node",
+            Self::ComputeNode => "compute node",
         }
     }
 }

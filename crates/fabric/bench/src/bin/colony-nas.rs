@@ -27,6 +27,12 @@ struct Cli {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(kernel) =
+        cli.kernels.iter().find(|kernel| cli.iterations.is_some() && !kernel.is_flow_solver())
+    {
+        eprintln!("colony-nas: {}", nas::NasError::Iterations(*kernel));
+        return ExitCode::from(2);
+    }
     match run(&cli) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,

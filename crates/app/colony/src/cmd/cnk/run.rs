@@ -162,7 +162,12 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     let (outcome, boot_s, run_s) = outcome_and_times;
-    let counted = partition.machine().tlb.as_ref().zip(partition.tlb_counts()?);
+    let counts = match partition.tlb_counts() {
+        // a job that could not start has an error of its own, and nothing to count
+        Err(_) if outcome.error.is_some() => None,
+        counts => counts?,
+    };
+    let counted = partition.machine().tlb.as_ref().zip(counts);
     let tlb = counted.map(|(setup, counts)| args.tlb.prediction(setup, &counts));
     let report = Report {
         schema: SCHEMA,
@@ -233,7 +238,7 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
             note!("{}", outcome.trim_end());
         }
         if let Some(tlb) = &report.tlb {
-            note!("{}", colony_view::tlb::prediction(tlb).trim_end());
+            note!("{}", colony_view::tlb::prediction(tlb, report.outcome.success()).trim_end());
         }
     }
     Ok(())

@@ -23,17 +23,17 @@ pub(super) struct TlbArgs {
     /// Leave out the fetches of instructions
     #[arg(long, requires = "tlb")]
     tlb_data_only: bool,
-    /// Clock rate of the processor, MHz [default: 700]
-    #[arg(long, value_name = "MHZ", requires = "tlb", value_parser = positive)]
+    /// Clock rate of the processor, 1 to 100000 MHz [default: 700]
+    #[arg(long, value_name = "MHZ", requires = "tlb", value_parser = mhz)]
     tlb_mhz: Option<f64>,
     /// Cycles of a miss [default: that of ppc440]
-    #[arg(long, value_name = "N", requires = "tlb", value_parser = positive)]
+    #[arg(long, value_name = "N", requires = "tlb", value_parser = cycles)]
     tlb_miss_cycles: Option<f64>,
     /// Cycles of an instruction, misses not counted [default: that of ppc440]
-    #[arg(long, value_name = "N", requires = "tlb", value_parser = positive, conflicts_with = "tlb_base_time")]
+    #[arg(long, value_name = "N", requires = "tlb", value_parser = cycles, conflicts_with = "tlb_base_time")]
     tlb_cycles_per_instruction: Option<f64>,
-    /// Time of the program on the processor without misses [default: computed from its instructions]
-    #[arg(long, value_name = "TIME", requires = "tlb", value_parser = ns)]
+    /// Processor time of the program without misses, of all its CPUs together [default: computed from its instructions]
+    #[arg(long, value_name = "TIME", requires = "tlb", value_parser = some_time)]
     tlb_base_time: Option<Ns>,
 }
 
@@ -57,9 +57,22 @@ impl FromStr for Model {
     }
 }
 
-fn positive(word: &str) -> Result<f64, String> {
-    let number = word.parse().ok().filter(|n: &f64| n.is_finite() && *n > 0.0);
-    number.ok_or_else(|| format!("`{word}` is no number above 0"))
+fn mhz(word: &str) -> Result<f64, String> {
+    within(word, 1.0, 100_000.0)
+}
+
+fn cycles(word: &str) -> Result<f64, String> {
+    within(word, 0.001, 1_000_000.0)
+}
+
+/// A number of a processor: what no processor has would give times that no table can show.
+fn within(word: &str, least: f64, most: f64) -> Result<f64, String> {
+    let number = word.parse().ok().filter(|n: &f64| (least..=most).contains(n));
+    number.ok_or_else(|| format!("`{word}` is no number from {least} to {most}"))
+}
+
+fn some_time(word: &str) -> Result<Ns, String> {
+    ns(word).and_then(|time| if time.0 > 0 { Ok(time) } else { Err("the time must be above 0".into()) })
 }
 
 impl TlbArgs {
