@@ -19,7 +19,7 @@ pub fn prediction(p: &Prediction, is_whole: bool) -> String {
     let (entries, replacement) = (p.setup.entries(), p.setup.replacement());
     // writing to a String cannot fail
     let _ = writeln!(out, "TLB entries: {entries}, {replacement} replacement, {kinds}");
-    let run = if is_whole { "Whole run of the program" } else { "Run up to its end by an error or a signal" };
+    let run = if is_whole { "Whole run of the program" } else { "Run until an error or a signal" };
     let _ = writeln!(out, "{run}: {}", counted(p.instructions, "instruction"));
     let header = [
         "pages",
