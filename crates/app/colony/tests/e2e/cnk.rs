@@ -29,8 +29,8 @@ fn a_tlb_that_is_not_modelled_is_wrong_use() {
         (&["--tlb", "64", "--tlb-replacement", "fifo"], "round-robin, random or lru"),
         (&["--tlb", "64", "--tlb-pages", "4k,3k"], "a power of two from 4k to 1g"),
         (&["--tlb", "64", "--tlb-pages", "4k,4k"], "each once"),
-        (&["--tlb", "64", "--tlb-mhz", "0"], "no number above 0"),
-        (&["--tlb", "64", "--tlb-miss-cycles", "nan"], "no number above 0"),
+        (&["--tlb", "64", "--tlb-mhz", "0"], "no number from 1 to 100000"),
+        (&["--tlb", "64", "--tlb-miss-cycles", "nan"], "no number from 0.001 to 1000000"),
         (&["--tlb-data-only"], "--tlb <MODEL>"),
     ] {
         fails(&[&["cnk", "run"], args, &["--", "true"]].concat(), 2, part);
