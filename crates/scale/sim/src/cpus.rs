@@ -212,6 +212,16 @@ impl Cpus {
         quiet
     }
 
+    /// The instant before which rank number `i` of the range, being at `at_ns`, meets no detour; `None`: it never meets one.
+    /// Where noise is looked up, there may be no detour at that instant either.
+    pub(crate) fn next_detour_ns(&mut self, i: usize, at_ns: u64) -> Option<u64> {
+        if i >= self.start.len() {
+            return None;
+        }
+        self.pass(i, at_ns);
+        Some(self.start[i]).filter(|&start_ns| start_ns != NEVER.0)
+    }
+
     /// A rank that noise leaves no time to, when there was one.
     #[must_use]
     pub const fn starved(&self) -> Option<u32> {

@@ -30,7 +30,7 @@
 //!
 //! * [`source`]: what wants a CPU's time, models and traces; [`fit`] makes models of traces ([`noise`]),
 //! * [`scheduler`]: what of it reaches the job's CPUs, and when; [`spare`] has the rest,
-//! * [`cpus`]: work goes in, the instant it is done comes out,
+//! * [`cpus`]: work goes in, the instant it is done comes out; [`detours`] lists the detours of some ranks,
 //! * [`network`], [`machine`]: LogGOPS, topologies, collectives in hardware, profiles; [`local`] fits one,
 //! * [`program`]: what all ranks do; [`simulate`] runs it level by level, without a queue of events,
 //! * [`goal`], [`event`]: any schedule of sends, receives and calculations, on the same CPUs and network,
@@ -38,6 +38,7 @@
 
 mod base_time;
 pub mod cpus;
+pub mod detours;
 mod error;
 pub mod event;
 pub mod fit;

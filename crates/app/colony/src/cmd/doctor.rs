@@ -14,7 +14,7 @@ use colony_study::advice::{self, Advice};
 use colony_trace::Trace;
 use colony_view::progress::Progress;
 
-use crate::exit::wrong;
+use crate::exit::{WrongUse, wrong};
 use crate::words::cpus;
 
 /// Name the settings of this node that make noise, what each costs at scale, and what to change
@@ -23,7 +23,8 @@ use crate::words::cpus;
 /// are simulated from the last trace of `colony measure`: the time that the finding's sources alone would add to an
 /// allreduce after each millisecond of work, on as many nodes as --nodes says. Some files need root.
 #[derive(clap::Args)]
-#[command(after_help = "Exit code: 0; with --check, 1 if a finding is above --tolerate; 2 for wrong use.
+#[command(
+    after_help = "Exit code: 0; with --check, 1 if a finding is above --tolerate, 2 if the node cannot be checked; 2 for wrong use.
 Examples:
   sudo colony doctor                               the job has the isolated CPUs, or all cores but the first of each NUMA node
   sudo colony doctor --cpus 2-63 --nodes 1048576
@@ -31,7 +32,8 @@ Examples:
   colony doctor --root ./bundle --trace node.parquet
   sudo colony doctor --check --tolerate medium     in a node's health check
   sudo colony doctor --check --tolerate 2% --json | jq '.sequence'
-  sudo colony doctor --node-exporter-textfile /var/lib/node_exporter/colony.prom")]
+  sudo colony doctor --node-exporter-textfile /var/lib/node_exporter/colony.prom"
+)]
 pub(crate) struct Args {
     /// CPUs of the job, such as 1-3,5 [default: isolated CPUs, or else nohz_full CPUs, or else all cores but the first of each NUMA node]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
@@ -51,7 +53,7 @@ pub(crate) struct Args {
     /// Print one finding in full
     #[arg(long, value_name = "FINDING", conflicts_with_all = ["json", "check"])]
     explain: Option<String>,
-    /// Exit with 1 if a finding is above --tolerate
+    /// Exit with 1 if a finding is above --tolerate, with 2 if the node cannot be checked
     #[arg(long)]
     check: bool,
     /// Highest severity (note, low, medium, high) or cost (such as 2%) that --check accepts
@@ -84,11 +86,19 @@ fn tolerated(text: &str) -> Result<Tolerated, String> {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
+    match (args.check, advise(&args)) {
+        // 1 would say that there are findings
+        (true, Err(e)) => Err(e.context(WrongUse("the node could not be checked".into()))),
+        (_, result) => result,
+    }
+}
+
+fn advise(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(file) = &args.node_exporter_textfile {
         super::can_write(file)?;
     }
     let node = Node::open(&args.root, args.cpus.as_ref())?;
-    let trace = trace(&args)?;
+    let trace = trace(args)?;
     let advice = match &trace {
         None => Advice::without_trace(examine(&node)),
         Some((file, trace)) => {

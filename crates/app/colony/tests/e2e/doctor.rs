@@ -95,6 +95,14 @@ fn a_check_fails_above_what_is_tolerated() {
     let costs = |percent| code(&["--trace", &trace, "--nodes", "64", "--tolerate", percent]).0;
     assert_eq!((costs("0%"), costs("100000%")), (Some(1), Some(0)));
     fails(&["doctor", "--root", root, "--check", "--tolerate", "2%"], 2, "needs a trace");
+    // no finding, and no node either
+    let empty = tempfile::tempdir().expect("a folder");
+    let nowhere = empty.path().to_str().expect("a path");
+    fails(
+        &["doctor", "--root", nowhere, "--check"],
+        2,
+        "the node could not be checked: the CPUs of the node",
+    );
     fails(&["doctor", "--root", root, "--tolerate", "severe"], 2, "write note, low, medium, high");
     fails(&["doctor", "--root", root, "--tolerate", "-5%"], 2, "write note, low, medium, high");
 }

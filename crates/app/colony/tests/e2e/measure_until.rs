@@ -155,6 +155,7 @@ fn conditions_that_cannot_be_are_explained() {
     fails(&["measure", "--until", "50us"], 2, "`detour > TIME` or `detour >= TIME`");
     fails(&["measure", "--until", "detour > 50"], 2, "use ns, us, ms, s, min or h");
     fails(&["measure", "--then", "true"], 2, "--until");
+    fails(&["measure", "--until", "detour > 1us", "--then", ""], 2, "--then");
     let short = ["measure", "--cpus", &last_cpu(), "--threshold", "10us", "--until", "detour > 5us"];
     fails(&short, 2, "the limit of the condition is 5us; it must be the threshold or more");
 }

@@ -3,6 +3,7 @@
 //! the published values as the text gives them.
 
 mod anl;
+mod checkpoint;
 mod cited;
 mod colony;
 mod compute_node;
@@ -303,6 +304,12 @@ pub const OTHER_COMMANDS: &[OtherCommand] = &[
         what: "time and energy that failures cost under each scheme of fault tolerance, up to a million PEs",
     },
     OtherCommand {
+        command: "colony sim --report",
+        document: Document::Colony,
+        place: "Fig. 2",
+        what: "two schedules of one job, one above the other: when each of eight nodes runs it, and when all do",
+    },
+    OtherCommand {
         command: "colony measure",
         document: Document::Anl2005,
         place: "Selfish",
@@ -316,6 +323,7 @@ pub fn all() -> impl Iterator<Item = &'static Experiment> {
     colony
         .chain(pages::EXPERIMENTS)
         .chain(progress::EXPERIMENTS)
+        .chain(checkpoint::EXPERIMENTS)
         .chain(logging::EXPERIMENTS)
         .chain(hybrid_lb::EXPERIMENTS)
         .chain(anl::EXPERIMENTS)

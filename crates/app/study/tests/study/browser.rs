@@ -10,7 +10,7 @@ use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
 use colony_study::chart::{Chart, Line, Quantity};
 use colony_study::das_boot::{self, Boot, Plan};
-use colony_study::report::{Beside, Booted, Recorded, Simulated, Survived, Transferred};
+use colony_study::report::{Beside, Booted, Recorded, Schedule, Simulated, Survived, Transferred};
 use colony_study::{Params, io_scaling, seeds, study};
 use colony_survival::scenario::YEAR_S;
 use colony_survival::scheme::Scheme;
@@ -257,7 +257,11 @@ fn simulated(more: &str) -> String {
         Finished { point, outcome }
     });
     results.points = finished.collect();
-    Simulated { results: &results, what: HOSTILE, command: HOSTILE }.page().expect("a page")
+    let detour = colony_sim::noise::Detour { start_ns: 10, duration_ns: 20 };
+    let schedule = Schedule { name: HOSTILE.into(), span_ns: 100, nodes: vec![vec![detour], Vec::new()] };
+    Simulated { results: &results, what: HOSTILE, command: HOSTILE, schedules: &[schedule] }
+        .page()
+        .expect("a page")
 }
 
 /// The page of the sample run with a hostile entry method and a hostile source of noise.

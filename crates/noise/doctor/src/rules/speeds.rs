@@ -72,12 +72,16 @@ pub(super) fn unequal(node: &Node) -> Checked {
 
 /// The kinds of cores that the job has.
 fn kinds(node: &Node) -> Result<Vec<Class>, Unread> {
-    let mut found = Vec::new();
+    let (mut found, mut in_kinds) = (Vec::new(), CpuSet::default());
     for (file, name) in KINDS {
         let cpus = match node.cpus(file) {
             Err(e) if e.is_missing() => continue,
             other => other?,
         };
+        if cpus.iter().any(|cpu| in_kinds.contains(cpu)) {
+            return Err(Unread::value(file, &format!("{cpus}, also of another kind of core")));
+        }
+        in_kinds = in_kinds.iter().chain(cpus.iter()).collect();
         let cpus = node.hit(&cpus);
         if !cpus.is_empty() {
             found.push(Class {
@@ -104,7 +108,9 @@ fn classes(node: &Node, file: &str) -> Result<Option<Vec<Class>>, Unread> {
             }
             other => other?,
         };
-        let speed = u64::try_from(number).map_err(|_| Unread::value(&path(cpu), &number.to_string()))?;
+        // a CPU without any speed does not run: firmware that knows nothing writes 0
+        let speed = u64::try_from(number).ok().filter(|&speed| speed > 0);
+        let speed = speed.ok_or_else(|| Unread::value(&path(cpu), &number.to_string()))?;
         by_speed.entry(speed).or_default().push(cpu);
     }
     match (missing, by_speed.is_empty()) {

@@ -63,6 +63,16 @@ fn figures_of_some_cpus_say_nothing_about_the_others() {
     let wrong = node("cpu_capacity", &[1024, 1024]);
     wrong.put("/sys/devices/system/cpu/cpu1/cpu_capacity", "-3\n");
     assert!(matches!(wrong.rule_for("0-1", "unequal-cpus"), Ruled::Undecided(why) if why.contains("-3")));
+    let unknown = node("acpi_cppc/highest_perf", &[0, 231]);
+    assert!(
+        matches!(unknown.rule_for("0-1", "unequal-cpus"), Ruled::Undecided(why) if why.contains("highest_perf"))
+    );
+    let both = node("cpu_capacity", &[1024; 4]);
+    both.put("/sys/devices/cpu_core/cpus", "0-2\n");
+    both.put("/sys/devices/cpu_atom/cpus", "2-3\n");
+    assert!(
+        matches!(both.rule_for("0-3", "unequal-cpus"), Ruled::Undecided(why) if why.contains("cpu_atom"))
+    );
     let unread = node("cpu_capacity", &[1024, 1024]);
     unread.put("/sys/devices/cpu_atom/cpus", "0-x\n");
     assert!(matches!(unread.rule_for("0-1", "unequal-cpus"), Ruled::Undecided(why) if why.contains("0-x")));

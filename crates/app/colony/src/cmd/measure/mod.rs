@@ -57,7 +57,7 @@ pub(crate) struct Args {
     /// goes to standard error. Its environment has COLONY_CPU, COLONY_DETOUR_NS, COLONY_DETOUR_START_NS (TAI),
     /// COLONY_SOURCE if it is known, and COLONY_TRACE with --out; with --wakeups COLONY_LATENCY_NS and COLONY_TIMER_NS (TAI)
     /// instead of the detour's
-    #[arg(long, requires = "until", value_name = "COMMAND")]
+    #[arg(long, requires = "until", value_name = "COMMAND", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     then: Option<String>,
     /// The shortest detour to look for, 50ns or more
     #[arg(long, value_parser = ns, default_value = "100ns", value_name = "TIME")]

@@ -55,8 +55,17 @@ pub(super) fn run(
         Ok(status) if status.success() => (status.code(), None),
         Ok(status) => (status.code(), Some(ending(status))),
     };
-    let error = problem.map(|problem| format!("the command of --then, `{command}`, {problem}"));
+    let shown = shortened(command);
+    let error = problem.map(|problem| format!("the command of --then, `{shown}`, {problem}"));
     ThenReport { command: command.to_owned(), code, error }
+}
+
+/// The first line of a command, as far as a message has room for it.
+fn shortened(command: &str) -> String {
+    const MOST: usize = 60;
+    let line = command.trim().lines().next().unwrap_or_default();
+    let short: String = line.chars().take(MOST).collect();
+    if short.len() < command.trim().len() { format!("{short}…") } else { short }
 }
 
 /// Waits for the end of the command, and passes signals on: the first as SIGTERM, a further one as SIGKILL.
@@ -153,6 +162,8 @@ mod tests {
         let failed = run("exit 7", &detour(), None);
         assert_eq!(failed.code, Some(7));
         assert_eq!(failed.error.as_deref(), Some("the command of --then, `exit 7`, exited with code 7"));
+        assert_eq!(shortened("exit 7\nrm x"), "exit 7…");
+        assert_eq!(shortened(&"x".repeat(5000)), format!("{}…", "x".repeat(60)));
         let killed = run("kill -9 $$", &detour(), None);
         assert!(killed.code.is_none() && killed.error.is_some_and(|e| e.contains("signal 9")));
     }

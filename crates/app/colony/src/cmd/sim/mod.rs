@@ -16,7 +16,7 @@ mod what_if;
 use std::process::ExitCode;
 use std::sync::Mutex;
 
-use colony_sim::spec::Scenario;
+use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{self, Finished, Results};
 use colony_view::progress::Progress;
 use colony_view::sim as view;
@@ -52,9 +52,10 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(report) = &args.report {
         super::can_write(report)?;
     }
-    let results = simulate(scenario, &args)?;
+    let traces = traces::read_all(&scenario.trace_files()?)?;
+    let results = simulate(scenario, &traces, &args)?;
     if let Some(report) = &args.report {
-        report::write(report, &results)?;
+        report::write(report, &results, &traces)?;
     }
     super::print(args.json, &results, view::results)?;
     for written in args.out.iter().chain(&args.report) {
@@ -64,12 +65,11 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the points that are not kept from an earlier run.
-fn simulate(scenario: Scenario, args: &Args) -> anyhow::Result<Results> {
+fn simulate(scenario: Scenario, traces: &Traces, args: &Args) -> anyhow::Result<Results> {
     let points = scenario.points()?;
-    let traces = traces::read_all(&scenario.trace_files()?)?;
-    let mut results = Results::none_yet(scenario, &traces);
+    let mut results = Results::none_yet(scenario, traces);
     // whatever is wrong with a later point is told before the first is run
-    points.iter().try_for_each(|p| p.simulation(&traces).map(drop))?;
+    points.iter().try_for_each(|p| p.simulation(traces).map(drop))?;
     let (keeper, kept) = match &args.out {
         Some(out) => Keeper::open(out, &results, args.resume).map(|(k, kept)| (Some(k), kept))?,
         None => (None, Vec::new()),
@@ -80,7 +80,7 @@ fn simulate(scenario: Scenario, args: &Args) -> anyhow::Result<Results> {
     let to_run: Vec<_> = missing.iter().map(|&i| points[i].clone()).collect();
     let bar = Progress::steps_of_work("points", to_run.len() as u64);
     let done = Mutex::new(&mut all);
-    sweep::run(&to_run, &traces, |i, outcome| -> anyhow::Result<()> {
+    sweep::run(&to_run, traces, |i, outcome| -> anyhow::Result<()> {
         let finished = Finished { point: to_run[i].clone(), outcome };
         if let Some(keeper) = &keeper {
             keeper.add(&finished)?;

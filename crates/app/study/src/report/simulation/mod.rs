@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::figure::Figure;
 use super::html::Html;
+use super::schedules::{Schedule, section};
 use crate::format::{count, time, times};
 use plots::Plots;
 
@@ -24,6 +25,8 @@ pub struct Simulated<'a> {
     pub what: &'a str,
     /// The command that was given.
     pub command: &'a str,
+    /// What some nodes ran, under each scheduler; may be empty.
+    pub schedules: &'a [Schedule],
 }
 
 /// Data that the script draws, and all results for other programs.
@@ -47,6 +50,7 @@ impl Simulated<'_> {
             self.top(h, &all);
             h.raw("<main>\n");
             self.figures(h, &all);
+            section(h, self.schedules);
             self.numbers(h);
             self.again(h, &scenario);
             h.raw("</main>\n");
@@ -252,7 +256,8 @@ mod tests {
     }
 
     fn page(r: &Results) -> String {
-        let shown = Simulated { results: r, what: "an <allreduce>", command: "colony sim '<b>'" };
+        let shown =
+            Simulated { results: r, what: "an <allreduce>", command: "colony sim '<b>'", schedules: &[] };
         shown.page().expect("a page")
     }
 
