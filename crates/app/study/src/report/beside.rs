@@ -77,7 +77,7 @@ fn rows(h: &mut Html, experiment: &Experiment, outcome: &Outcome) {
     let row = |r: &crate::results::Published| {
         vec![r.what.clone(), r.published.clone(), r.ours.clone(), r.fidelity()]
     };
-    h.table(
+    h.stacked_table(
         &["Figure", "Published", "#Ours", "Error, origin"],
         &outcome.rows.iter().map(row).collect::<Vec<_>>(),
     );

@@ -64,7 +64,17 @@ impl Html {
 
     /// A table; a heading that starts with `#` is of a column of numbers.
     pub(super) fn table(&mut self, headings: &[&str], rows: &[Vec<String>]) -> &mut Self {
-        self.raw("<div class=\"scroll\"><table><thead><tr>");
+        self.table_of("", headings, rows)
+    }
+
+    /// As [`Html::table`]. On a narrow screen, a row is its first cell and then the others with their headings, one below the
+    /// other.
+    pub(super) fn stacked_table(&mut self, headings: &[&str], rows: &[Vec<String>]) -> &mut Self {
+        self.table_of(" class=\"stacked\"", headings, rows)
+    }
+
+    fn table_of(&mut self, class: &str, headings: &[&str], rows: &[Vec<String>]) -> &mut Self {
+        self.raw("<div class=\"scroll\"><table").raw(class).raw("><thead><tr>");
         let number = |i: usize| headings.get(i).is_some_and(|h| h.starts_with('#'));
         for (i, h) in headings.iter().enumerate() {
             let tag = if number(i) { "th scope=\"col\" class=\"n\"" } else { "th scope=\"col\"" };
@@ -74,7 +84,11 @@ impl Html {
         for row in rows {
             self.raw("<tr>");
             for (i, cell) in row.iter().enumerate() {
-                self.element(if number(i) { "td class=\"n\"" } else { "td" }, cell);
+                self.raw(if number(i) { "<td class=\"n\"" } else { "<td" });
+                if let (false, Some(heading)) = (class.is_empty(), headings.get(i)) {
+                    self.raw(" data-heading=\"").text(heading.trim_start_matches('#')).raw("\"");
+                }
+                self.raw(">").text(cell).raw("</td>");
             }
             self.raw("</tr>\n");
         }
