@@ -118,39 +118,41 @@ fn is_reported(e: &anyhow::Error) -> bool {
 
 /// Returns `true` if other arguments would have succeeded, according to the library that refused these.
 fn is_wrong_use(e: &anyhow::Error) -> bool {
-    e.chain().any(|c| {
-        macro_rules! asked {
+    // a `WrongUse` around another error is no link of the chain
+    e.downcast_ref::<WrongUse>().is_some()
+        || e.chain().any(|c| {
+            macro_rules! asked {
             ($($error:ty),*) => { $(c.downcast_ref::<$error>().is_some_and(|e| e.is_wrong_use()))||* };
         }
-        c.is::<WrongUse>()
-            || c.is::<ParamsError>()
-            || c.is::<ModelError>()
-            || c.is::<MachineError>()
-            || c.is::<SurvivalError>()
-            || asked!(
-                BalanceError,
-                FileError,
-                NodeError,
-                SelfishError,
-                MeasureError,
-                InjectError,
-                TraceError,
-                BenchError,
-                CheckpointError,
-                LbError,
-                SchedError,
-                SyncError,
-                SpecError,
-                DoctorError,
-                GoalError,
-                StudyError,
-                TimelineError,
-                TuneError,
-                VmError,
-                CnkError,
-                ClientError
-            )
-    })
+            c.is::<WrongUse>()
+                || c.is::<ParamsError>()
+                || c.is::<ModelError>()
+                || c.is::<MachineError>()
+                || c.is::<SurvivalError>()
+                || asked!(
+                    BalanceError,
+                    FileError,
+                    NodeError,
+                    SelfishError,
+                    MeasureError,
+                    InjectError,
+                    TraceError,
+                    BenchError,
+                    CheckpointError,
+                    LbError,
+                    SchedError,
+                    SyncError,
+                    SpecError,
+                    DoctorError,
+                    GoalError,
+                    StudyError,
+                    TimelineError,
+                    TuneError,
+                    VmError,
+                    CnkError,
+                    ClientError
+                )
+        })
 }
 
 #[cfg(test)]
@@ -166,8 +168,9 @@ mod tests {
 
     #[test]
     fn what_other_words_would_cure_is_wrong_use_through_every_library() {
-        let wrong: [anyhow::Error; 9] = [
+        let wrong: [anyhow::Error; 10] = [
             WrongUse("no".into()).into(),
+            anyhow!("else").context(WrongUse("no".into())),
             offline().into(),
             MeasureError::Selfish(SelfishError::Node(offline())).into(),
             InjectError::Node(offline()).into(),
