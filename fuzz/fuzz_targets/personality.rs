@@ -10,6 +10,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         bytes[12..16].copy_from_slice(&expected.to_le_bytes());
     }
     if let Ok(personality) = Personality::decode(&bytes) {
-        assert_eq!(personality.encode()[..], bytes[..]);
+        let again = personality.encode();
+        // what an older version has written is written anew in this one
+        if bytes[8..10] == again[8..10] {
+            assert_eq!(again[..], bytes[..]);
+        }
+        assert_eq!(Personality::decode(&again), Ok(personality));
     }
 });

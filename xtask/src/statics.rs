@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result, bail};
 use guests::{Profile, build_static, replace, root};
 
-const STATIC_PROGRAMS: [&str; 11] = [
+const STATIC_PROGRAMS: [&str; 12] = [
     "colony-nas",
     "colony-bench-cnk",
     "colony-selfish",
@@ -14,6 +14,7 @@ const STATIC_PROGRAMS: [&str; 11] = [
     "colony-calls",
     "colony-extremes",
     "colony-ior",
+    "colony-stream",
     "colony-tokio",
     "ring",
     "stencil",

@@ -76,6 +76,7 @@ fn told(p: &Personality) -> comfy_table::Table {
     };
     row("location", p.location.to_string());
     row("memory", bytes(p.memory));
+    row("steered bits", p.steering.to_string());
     row("torus", p.torus.to_string());
     if let Role::Compute { coords: at, in_pset, .. } = p.role {
         row("x,y,z", coords(at));

@@ -13,6 +13,7 @@ pub mod doctor;
 pub mod health;
 pub mod injection;
 pub mod io_scaling;
+pub mod io_sockets;
 mod ipi;
 mod keeper;
 pub mod layout;

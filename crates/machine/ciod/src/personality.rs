@@ -76,7 +76,7 @@ fn host_name(name: &str) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use colony_model::{Block, Machine, Partition, PsetSize, SecurityKey, Site};
+    use colony_model::{BitSteering, Block, Machine, NodeMemory, Partition, PsetSize, SecurityKey, Site};
 
     use super::*;
 
@@ -116,7 +116,8 @@ mod tests {
         let machine = Machine::new("4x4x2".parse().expect("a shape")).expect("a machine");
         let size = PsetSize::new(8).expect("a size");
         let partition = Partition::new(machine, "a", Block::whole(machine), size).expect("a partition");
-        let whole = partition.compute_personality(23, 64 << 20);
+        let steering = BitSteering::default().with("1:17".parse().expect("a bit")).expect("steered");
+        let whole = partition.compute_personality(23, NodeMemory { bytes: 64 << 20, steering });
         let place = Place::new(123, &whole).expect("a compute node");
         let known = place.personality;
         assert_eq!((place.node, known.node, known.nodes, known.dims), (123, 23, 32, [4, 4, 2]));

@@ -10,28 +10,33 @@
 //!      slot (u8), 0 (3)           124  0                               (u32)
 //!  24  memory in bytes      (u64) 128  security key                    (32)
 //!  32  node                 (u32) 160  export, ends with a zero        (64)
-//!  36  extents x, y, z      (u32) 224  0                               (32)
-//!  48  x, y, z              (u32)
-//!  60  0                    (u32)
+//!  36  extents x, y, z      (u32)
+//!  48  x, y, z              (u32) 224  steered bit of ranks 0 to 3     (u8; 0: none, else 1 + bit)
+//!  60  0                    (u32) 228  0                               (28)
 //! ```
 //!
 //! The CRC covers bytes 0 to 11 and 16 to 255. Fields that a kind of node does not have are 0. Each personality has one
-//! encoding, and [`Personality::decode`] refuses everything else.
+//! encoding in a version, and [`Personality::decode`] refuses everything else. Version 1 has zeroes at 224.
 
 use std::net::Ipv4Addr;
 
 use crate::crc::crc32;
 use crate::network::check_export;
 use crate::{
-    CollectiveRoute, IoNetwork, Kind, Location, Mac, NodeRef, Personality, PsetSize, Role, SecurityKey, Shape,
+    BitSteering, CollectiveRoute, IoNetwork, Kind, Location, Mac, NodeRef, Personality, PsetSize, Role,
+    SecurityKey, Shape,
 };
 
-/// Version of the encoding.
-pub const PERSONALITY_VERSION: u16 = 1;
+/// Version of the encoding that is written.
+pub const PERSONALITY_VERSION: u16 = 2;
+/// Oldest version that is read: without steered bits.
+const OLDEST_VERSION: u16 = 1;
 /// Bytes of an encoded personality.
 pub const ENCODED_BYTES: usize = 256;
 
 const MAGIC: [u8; 8] = *b"COLPERSN";
+/// A byte for each rank of the memory.
+const STEERING_AT: usize = 224;
 const NONE: u32 = u32::MAX;
 const IO: u32 = 1 << 31;
 
@@ -49,7 +54,8 @@ pub enum DecodeError {
     Magic,
     /// A personality of another version.
     #[error(
-        "a personality of version {found} was received, but this program reads version {PERSONALITY_VERSION}"
+        "a personality of version {found} was received, but this program reads versions {OLDEST_VERSION} to \
+         {PERSONALITY_VERSION}: update this program"
     )]
     Version {
         /// The version.
@@ -75,9 +81,13 @@ impl Personality {
     /// The personality as bytes.
     #[must_use]
     pub fn encode(&self) -> [u8; ENCODED_BYTES] {
+        self.encode_as(PERSONALITY_VERSION)
+    }
+
+    fn encode_as(&self, version: u16) -> [u8; ENCODED_BYTES] {
         let mut to = Writer { bytes: [0; ENCODED_BYTES], at: 0 };
         to.put(MAGIC);
-        to.put(PERSONALITY_VERSION.to_le_bytes());
+        to.put(version.to_le_bytes());
         to.put((ENCODED_BYTES as u16).to_le_bytes());
         to.at = 16;
         let at = self.location;
@@ -102,6 +112,8 @@ impl Personality {
             // a path that was not checked is cut: the last byte stays 0
             network.export.bytes().take(63).for_each(|byte| to.put([byte]));
         }
+        to.at = STEERING_AT;
+        to.put(self.steering.encode());
         let sum = checksum(&to.bytes);
         to.at = 12;
         to.words(&[sum]);
@@ -118,22 +130,26 @@ impl Personality {
         if magic != MAGIC {
             return Err(DecodeError::Magic);
         }
-        let found = u16::from_le_bytes([version[0], version[1]]);
-        if found != PERSONALITY_VERSION {
-            return Err(DecodeError::Version { found });
+        let version = u16::from_le_bytes([version[0], version[1]]);
+        if !(OLDEST_VERSION..=PERSONALITY_VERSION).contains(&version) {
+            return Err(DecodeError::Version { found: version });
         }
         let bytes: &[u8; ENCODED_BYTES] = bytes.try_into().map_err(|_| length)?;
         let (found, expected) = (word(bytes, 12), checksum(bytes));
         if found != expected {
             return Err(DecodeError::Checksum { found, expected });
         }
-        let personality = fields(bytes)?;
+        let personality = fields(bytes, version)?;
         // one encoding each: unused bytes are 0, and the length is in its field
-        if personality.encode() == *bytes { Ok(personality) } else { Err(impossible("unused byte")) }
+        if personality.encode_as(version) == *bytes {
+            Ok(personality)
+        } else {
+            Err(impossible("unused byte"))
+        }
     }
 }
 
-fn fields(bytes: &[u8; ENCODED_BYTES]) -> Result<Personality, DecodeError> {
+fn fields(bytes: &[u8; ENCODED_BYTES], version: u16) -> Result<Personality, DecodeError> {
     let kind = match bytes[16] {
         1 => Kind::Compute,
         2 => Kind::Io,
@@ -156,7 +172,12 @@ fn fields(bytes: &[u8; ENCODED_BYTES]) -> Result<Personality, DecodeError> {
         depth: word(bytes, 92),
     };
     let memory = [0, 1, 2, 3, 4, 5, 6, 7].map(|i: usize| bytes[24 + i]);
+    let steering = match version {
+        OLDEST_VERSION => Some(BitSteering::default()),
+        _ => BitSteering::decode([0, 1, 2, 3].map(|rank: usize| bytes[STEERING_AT + rank])),
+    };
     Ok(Personality {
+        steering: steering.ok_or(impossible("steered bit"))?,
         location: location.ok_or(impossible("location"))?,
         memory: u64::from_le_bytes(memory),
         torus,

@@ -52,6 +52,27 @@ pub enum ModelError {
         /// The shape of the machine.
         machine: String,
     },
+    /// Text that is no bit of a node's memory.
+    #[error(
+        "{found:?} is not a bit of memory: write RANK:BIT with rank 0 to 3 and bit 0 to 143, such as 1:17"
+    )]
+    FailedBit {
+        /// The text.
+        found: String,
+    },
+    /// A rank whose spare bit replaces another bit.
+    #[error(
+        "bit {bit} of rank {rank} cannot be steered: the spare bit of the rank replaces bit {other}; \
+         take the node out of service"
+    )]
+    SpareUsed {
+        /// The rank.
+        rank: u8,
+        /// The bit that failed now.
+        bit: u8,
+        /// The bit that failed before.
+        other: u8,
+    },
     /// A pset size that Colony does not have.
     #[error("a pset of {found} compute nodes is not supported: use 8, 16, 32, 64 or 128")]
     PsetSize {

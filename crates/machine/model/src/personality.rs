@@ -3,7 +3,10 @@
 
 use serde::Serialize;
 
-use crate::{CollectiveRoute, IoNetwork, Location, ModelError, NodeRef, Partition, SecurityKey, Shape, Site};
+use crate::{
+    BitSteering, CollectiveRoute, IoNetwork, Location, ModelError, NodeMemory, NodeRef, Partition,
+    SecurityKey, Shape, Site,
+};
 
 /// A node's place in the machine and in its partition, as the control system gives it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -12,6 +15,8 @@ pub struct Personality {
     pub location: Location,
     /// Bytes of memory.
     pub memory: u64,
+    /// Failed bits of the memory, which spare bits replace.
+    pub steering: BitSteering,
     /// Extent of the partition's torus.
     pub torus: Shape,
     /// Number of the pset, from 0.
@@ -64,12 +69,12 @@ impl Personality {
 impl Partition {
     /// Personality of compute node `node`, which is taken modulo the number of nodes.
     #[must_use]
-    pub fn compute_personality(&self, node: u32, memory: u64) -> Personality {
+    pub fn compute_personality(&self, node: u32, memory: impl Into<NodeMemory>) -> Personality {
         let node = node % self.nodes();
         let (pset, in_pset) = self.psets().place(node);
         let coords = self.block().shape().coords(node);
         let role = Role::Compute { node, coords, in_pset };
-        self.personality(NodeRef::Compute(node), self.location(node), memory, pset, role)
+        self.personality(NodeRef::Compute(node), self.location(node), memory.into(), pset, role)
     }
 
     /// Personality of the I/O node of pset `pset`, which is taken modulo the number of psets.
@@ -79,27 +84,28 @@ impl Partition {
     pub fn io_personality(
         &self,
         pset: u32,
-        memory: u64,
+        memory: impl Into<NodeMemory>,
         site: &Site,
         key: SecurityKey,
     ) -> Result<Personality, ModelError> {
         site.check(self.machine().io_nodes())?;
         let (pset, location) = (pset % self.psets().count(), self.io_location(pset));
         let network = site.io_network(self.machine().io_number(location)?, key);
-        Ok(self.personality(NodeRef::Io(pset), location, memory, pset, Role::Io(network)))
+        Ok(self.personality(NodeRef::Io(pset), location, memory.into(), pset, Role::Io(network)))
     }
 
     fn personality(
         &self,
         node: NodeRef,
         location: Location,
-        memory: u64,
+        memory: NodeMemory,
         pset: u32,
         role: Role,
     ) -> Personality {
         Personality {
             location,
-            memory,
+            memory: memory.bytes,
+            steering: memory.steering,
             torus: self.block().shape(),
             pset,
             pset_size: self.psets().size().nodes(),

@@ -150,3 +150,18 @@ fn an_allocation_that_is_none_is_refused_before_anything_is_started() {
     fails(&["--slurm", "--flux"], &[job, host], "cannot be used with");
     fails(&[], &[job, host], "--shape");
 }
+
+#[test]
+fn a_steered_bit_is_in_the_personality_and_a_rank_has_one_spare_bit() {
+    let layout = ["machine", "layout", "--shape", "2x2x2", "--pset", "8"];
+    let report = json(&[&layout[..], &["--steer", "1:17", "--steer", "3:0", "--json"]].concat());
+    assert_eq!(report["personality"]["steering"], serde_json::json!([null, 17, null, 0]));
+    let encoded = report["encoded"].as_str().expect("bytes");
+    assert_eq!(&encoded[448..456], "00120001", "a byte for each rank");
+    fails(
+        &[&layout[..], &["--steer", "1:17", "--steer", "1:18"]].concat(),
+        2,
+        "take the node out of service",
+    );
+    fails(&[&layout[..], &["--steer", "4:0"]].concat(), 2, "write RANK:BIT");
+}

@@ -15,6 +15,7 @@ mod headroom;
 mod inject;
 mod io_node;
 mod io_scaling;
+mod io_sockets;
 mod lb;
 mod machine;
 mod measure;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use nix::sys::statfs::{FsType, statfs};
 use nix::sys::statvfs::statvfs;
-use nix::time::{ClockId, clock_gettime};
 use tempfile::TempDir;
 
 use super::{Plan, WHAT};
 use crate::StudyError;
 use crate::error::step;
+use crate::io_nodes::thread_cpu;
 
 /// Name of the file system that has no storage.
 const TMPFS: &str = "tmpfs";
@@ -132,10 +132,6 @@ impl Folder {
         // its files are in memory and nowhere else
         Ok(if self.file_system == TMPFS { 0.0 } else { waited.as_nanos() as f64 })
     }
-}
-
-fn thread_cpu() -> Duration {
-    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Duration::from)
 }
 
 /// Time that this thread was on a processor, or waited for one because of other programs.

@@ -9,7 +9,6 @@
 //! host cannot run.
 
 pub mod folder;
-mod machine;
 pub mod model;
 mod results;
 
@@ -20,21 +19,23 @@ use colony_node::record::NodeRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::StudyError;
+use crate::error::step;
+use crate::io_nodes::{IoJob, Nodes};
 use crate::results::unix_now_s;
 
+pub use crate::io_nodes::MOST_NODES;
 pub use folder::Folder;
-pub use machine::Nodes;
 pub use results::{Group, Line, Measured, PUBLISHED, Point, Quoted, Results, Tested};
 
 /// Name of this study in errors.
 const WHAT: &str = "writing and reading files from compute nodes";
 
-/// Most nodes that run here, and most I/O nodes.
-pub const MOST_NODES: u32 = 64;
 /// Sizes of a transfer, bytes.
 const TRANSFERS: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 /// Runs of a job without transfers, of which the median counts.
 const IDLE_RUNS: usize = 3;
+/// The longest a job may take on a machine under load, seconds.
+const JOB_TIMEOUT_S: f64 = 3600.0;
 /// Most transfers of a node in a phase.
 const MOST_TRANSFERS: u64 = 1 << 24;
 
@@ -110,6 +111,31 @@ pub struct Case {
     pub transfer: u64,
     /// Transfers of a node; with 0, files are only opened.
     pub count: u64,
+}
+
+impl Case {
+    /// Runs it on nodes.
+    ///
+    /// # Errors
+    /// [`StudyError::Step`] with what the job printed, such as that a file system is full.
+    fn run(&self, nodes: &mut Nodes) -> Result<Used, StudyError> {
+        let place = self.place.to_str().ok_or_else(|| step(WHAT, &"the folder's name is not UTF-8"))?;
+        let (transfer, count) = (self.transfer.to_string(), self.count.to_string());
+        let words = [self.phase.name(), self.layout.word(), place, &transfer, &count];
+        let ran = nodes.run(IoJob {
+            arguments: words.map(str::to_owned).to_vec(),
+            nodes: self.nodes,
+            io_nodes: self.io_nodes,
+            timeout_s: JOB_TIMEOUT_S,
+        })?;
+        Ok(Used { wall_s: longest_s(&ran.stdout), node_s: ran.node_s, io_s: ran.io_s })
+    }
+}
+
+/// The time that the slowest node took for its transfers, of those that the nodes printed, seconds.
+fn longest_s(printed: &str) -> f64 {
+    let all = printed.lines().filter_map(|line| line.trim().parse::<u64>().ok());
+    all.max().map_or(0.0, |ns| ns as f64 / 1e9)
 }
 
 /// Resources of a job.
@@ -334,8 +360,8 @@ impl Plan {
         self.check()?;
         let (started_unix_s, began) = (unix_now_s(), Instant::now());
         let node = NodeRecord::now();
-        let mut nodes = Nodes::new(self.largest(), notice)?;
-        let tested = self.measure(folders, &mut |case| nodes.run(case), step)?;
+        let mut nodes = Nodes::new(WHAT, "colony-ior", self.largest(), notice)?;
+        let tested = self.measure(folders, &mut |case| case.run(&mut nodes), step)?;
         Ok(Results {
             schema: Results::SCHEMA.into(),
             version: env!("CARGO_PKG_VERSION").into(),

@@ -288,8 +288,14 @@ pub const OTHER_COMMANDS: &[OtherCommand] = &[
     OtherCommand {
         command: "colony study io-scaling",
         document: Document::BlueGene2006,
-        place: "Figs. 4 and 5",
+        place: "Fig. 5",
         what: "bandwidth of files over compute nodes and I/O nodes",
+    },
+    OtherCommand {
+        command: "colony study io-sockets",
+        document: Document::BlueGene2006,
+        place: "Fig. 4",
+        what: "share of an I/O node's link that sockets of compute nodes reach",
     },
     OtherCommand {
         command: "colony bench checkpoint",

@@ -10,8 +10,8 @@ use colony_sim::spec::{Scenario, Traces};
 use colony_sim::sweep::{Finished, Results};
 use colony_study::chart::{Chart, Line, Quantity};
 use colony_study::das_boot::{self, Boot, Plan};
-use colony_study::report::{Beside, Booted, Recorded, Schedule, Simulated, Survived, Transferred};
-use colony_study::{Params, io_scaling, seeds, study};
+use colony_study::report::{Beside, Booted, Recorded, Schedule, Simulated, Streamed, Survived, Transferred};
+use colony_study::{Params, io_scaling, io_sockets, seeds, study};
 use colony_survival::scenario::YEAR_S;
 use colony_survival::scheme::Scheme;
 use colony_survival::study::Study;
@@ -211,6 +211,36 @@ fn a_study_of_io_scaling_draws_every_plot_without_errors_or_requests() {
         let html = Transferred { results: &results }.page();
         assert!(!html.contains(HOSTILE));
         assert_draws(browser, dir.path(), &html, 4);
+    }
+}
+
+#[test]
+fn a_study_of_sockets_draws_its_plot_without_errors_or_requests() {
+    let Some(browser) = browser() else { return };
+    let dir = tempfile::tempdir().expect("temp dir");
+    for link_bytes_per_s in [Some(125e6), None] {
+        let plan = io_sockets::Plan { link_bytes_per_s, ..io_sockets::Plan::default() };
+        let mut job = |case: &io_sockets::Case| {
+            let s = case.count as f64 * f64::from(case.nodes.unwrap_or(1)) * 3e-3;
+            Ok(io_sockets::Used { wall_s: s, node_s: s, io_s: s, server_s: s })
+        };
+        let (references, measured) = plan.measure(&mut job, || ()).expect("measured");
+        let results = io_sockets::Results {
+            schema: io_sockets::Results::SCHEMA.into(),
+            version: "1".into(),
+            command: HOSTILE.into(),
+            started_unix_s: 1_790_000_000,
+            took_s: 1.0,
+            compared: Vec::new(),
+            plan,
+            node: NodeRecord::now(),
+            cpus: 2,
+            references,
+            measured,
+        };
+        let html = Streamed { results: &results }.page();
+        assert!(!html.contains(HOSTILE));
+        assert_draws(browser, dir.path(), &html, 1);
     }
 }
 

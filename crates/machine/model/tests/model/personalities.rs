@@ -2,8 +2,8 @@
 //! Personalities and their encoding.
 
 use colony_model::{
-    Block, DecodeError, ENCODED_BYTES, Machine, NodeRef, Partition, Personality, PsetSize, Role, SecurityKey,
-    Shape, Site,
+    BitSteering, Block, DecodeError, ENCODED_BYTES, Machine, NodeMemory, NodeRef, Partition, Personality,
+    PsetSize, Role, SecurityKey, Shape, Site,
 };
 use proptest::prelude::*;
 
@@ -65,7 +65,7 @@ fn every_personality_of_a_partition_comes_back_as_it_was() {
 #[test]
 fn the_encoding_is_the_documented_one() {
     let bytes = partition("8x8x8", 64).compute_personality(300, MEMORY).encode();
-    assert_eq!(&bytes[..12], b"COLPERSN\x01\0\0\x01");
+    assert_eq!(&bytes[..12], b"COLPERSN\x02\0\0\x01");
     assert_eq!(bytes[16..24], [1, 0, 0, 11, 4, 0, 0, 0]);
     let word = |at: usize| u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four"));
     let words: Vec<u32> = (32..96).step_by(4).map(word).collect();
@@ -80,7 +80,7 @@ fn the_encoding_is_the_documented_one() {
     assert_eq!(io[72..80], [255, 255, 255, 255, 0, 0, 0, 128]);
     assert_eq!(io[96..112], [2, 0x43, 0x4f, 0, 0, 2, 0, 16, 10, 64, 0, 18, 10, 64, 255, 255]);
     assert_eq!((&io[128..160], &io[160..168]), (&[0xa5; 32][..], &b"/colony\0"[..]));
-    assert_eq!(word(12), 0xa123_7bcf);
+    assert_eq!(word(12), 0xc953_b78b);
 }
 
 #[test]
@@ -92,7 +92,9 @@ fn other_versions_lengths_and_damage_are_told_apart() {
         Personality::decode(&bytes).expect_err("refused")
     };
     assert_eq!(decode(|b| b[0] = b'X'), DecodeError::Magic);
-    assert_eq!(decode(|b| b[8] = 2), DecodeError::Version { found: 2 });
+    assert_eq!(decode(|b| b[8] = 3), DecodeError::Version { found: 3 });
+    let newer = DecodeError::Version { found: 3 }.to_string();
+    assert!(newer.contains("reads versions 1 to 2: update this program"), "{newer}");
     assert_eq!(decode(|b| b.truncate(200)), DecodeError::Length { found: 200 });
     assert_eq!(decode(|b| b.push(0)), DecodeError::Length { found: 257 });
     assert_eq!(decode(Vec::clear), DecodeError::Length { found: 0 });
@@ -131,6 +133,30 @@ fn impossible_fields_are_refused_although_the_checksum_is_right() {
         [field(io, 103, 31), field(io, 160, b'x'), field(io, 161, 0xff)],
         ["prefix", "export", "export"]
     );
+}
+
+#[test]
+fn steered_bits_come_back_and_an_older_personality_has_none() {
+    let steering = ["0:143", "3:0"].map(|text| text.parse().expect("a bit"));
+    let steering = steering.into_iter().try_fold(BitSteering::default(), BitSteering::with).expect("steered");
+    let partition = partition("8x8x8", 64);
+    let memory = NodeMemory { bytes: MEMORY, steering };
+    let compute = partition.compute_personality(5, memory);
+    let io = partition.io_personality(5, memory, &Site::default(), KEY).expect("a personality");
+    for one in [compute, io] {
+        let bytes = one.encode();
+        assert_eq!((bytes[224..228].to_vec(), one.steering), (vec![144, 0, 0, 1], steering));
+        assert_eq!(Personality::decode(&bytes).as_ref(), Ok(&one));
+        let mut wrong = bytes;
+        wrong[225] = 145;
+        assert_eq!(Personality::decode(&sealed(wrong)), Err(DecodeError::Field { field: "steered bit" }));
+        let mut older = bytes;
+        older[8] = 1;
+        assert_eq!(Personality::decode(&sealed(older)), Err(DecodeError::Field { field: "unused byte" }));
+        older[224..228].fill(0);
+        let without = Personality { steering: BitSteering::default(), ..one };
+        assert_eq!(Personality::decode(&sealed(older)), Ok(without));
+    }
 }
 
 proptest! {

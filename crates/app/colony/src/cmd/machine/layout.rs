@@ -3,7 +3,9 @@
 
 use std::process::ExitCode;
 
-use colony_model::{Block, Kind, Location, Partition, Personality, SecurityKey, Site};
+use colony_model::{
+    BitSteering, Block, FailedBit, Kind, Location, NodeMemory, Partition, Personality, SecurityKey, Site,
+};
 use serde::Serialize;
 
 use super::Extent;
@@ -17,6 +19,7 @@ use crate::exit::wrong;
   colony machine layout --shape 8x8x8 --pset 64
   colony machine layout --shape 8x8x8 --pset 64 --node R00-M0-N04-J12
   colony machine layout --shape 64x32x32 --node R00-M0-N00-I00        an I/O node
+  colony machine layout --shape 8x8x8 --steer 1:17                    a failed bit of memory
   colony machine layout --shape 4x4x4 --json | jq '.psets[].io_node'")]
 pub(super) struct Args {
     #[command(flatten)]
@@ -27,6 +30,9 @@ pub(super) struct Args {
     /// Memory of a node in MiB
     #[arg(long, value_name = "MIB", default_value_t = 512)]
     memory: u32,
+    /// Failed bit of the node's memory that the spare bit of its rank replaces, as 1:17; may be repeated
+    #[arg(long, value_name = "RANK:BIT")]
+    steer: Vec<FailedBit>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -57,7 +63,9 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let partition = Partition::new(machine, &block.name(machine), block, size)?;
     let site = Site::default();
     let location = args.node.unwrap_or_else(|| partition.location(0));
-    let personality = personality(&partition, location, u64::from(args.memory) << 20, &site)?;
+    let steering = args.steer.iter().copied().try_fold(BitSteering::default(), BitSteering::with)?;
+    let memory = NodeMemory { bytes: u64::from(args.memory) << 20, steering };
+    let personality = personality(&partition, location, memory, &site)?;
     let psets = partition.psets();
     let report = Report {
         schema: "colony.machine.layout/1",
@@ -83,7 +91,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn personality(
     partition: &Partition,
     location: Location,
-    memory: u64,
+    memory: NodeMemory,
     site: &Site,
 ) -> anyhow::Result<Personality> {
     match location.kind() {

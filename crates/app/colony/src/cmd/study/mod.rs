@@ -4,6 +4,7 @@
 mod das_boot;
 mod fault_tolerance;
 mod io_scaling;
+mod io_sockets;
 mod results;
 mod units;
 
@@ -38,7 +39,8 @@ use crate::words::{Ns, cpus, duty, ns};
   colony study vm                   the scheduler in the kernel, on a virtual node
   colony study das-boot             boot time against the size of what is booted
   colony study fault-tolerance      what failures cost on up to a million PEs
-  colony study io-scaling           bandwidth of files over compute nodes and I/O nodes"
+  colony study io-scaling           bandwidth of files over compute nodes and I/O nodes
+  colony study io-sockets           bandwidth of sockets through one I/O node"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -89,6 +91,7 @@ enum Action {
     DasBoot(das_boot::Args),
     FaultTolerance(Box<fault_tolerance::Args>),
     IoScaling(io_scaling::Args),
+    IoSockets(io_sockets::Args),
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -96,6 +99,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(Action::DasBoot(args)) => return das_boot::run(args),
         Some(Action::FaultTolerance(args)) => return fault_tolerance::run(&args),
         Some(Action::IoScaling(args)) => return io_scaling::run(args),
+        Some(Action::IoSockets(args)) => return io_sockets::run(&args),
         None => {}
     }
     if args.list {
