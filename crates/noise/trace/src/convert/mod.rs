@@ -187,6 +187,8 @@ pub fn fuzz_parse(bytes: &[u8], format: Format) {
 }
 
 #[cfg(test)]
+mod chrome_tests;
+#[cfg(test)]
 mod foreign_tests;
 #[cfg(test)]
 mod tests;
