@@ -31,6 +31,7 @@ mod osnoise;
 mod other;
 mod sched;
 mod text;
+mod traced;
 mod unpack;
 
 use std::fs::File;
