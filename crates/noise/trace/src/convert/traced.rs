@@ -26,19 +26,14 @@ pub(super) struct Traced {
 }
 
 /// The names of files before the lines. trace-cmd prints them if it reads several, each as wide as the widest.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 enum Machines {
+    #[default]
     NoLineYet,
     /// Each line so far begins with a name that ends at this column.
     Named(usize, BTreeSet<String>),
     /// A line begins with no name.
     NotNamed,
-}
-
-impl Default for Machines {
-    fn default() -> Self {
-        Self::NoLineYet
-    }
 }
 
 /// Machines that an error names.
