@@ -494,6 +494,51 @@ fn an_option_that_changes_nothing_in_the_scenario_is_refused() {
 }
 
 #[test]
+fn an_option_and_a_sweep_of_one_value_are_refused() {
+    for (option, sweep) in [
+        ("--noise=3us every 1ms", "noise=1,2"),
+        ("--trace=x.csv", "noise=1,2"),
+        ("--phase=aligned", "noise.0.phase=random,aligned"),
+        ("--nodes=4", "nodes=4,8"),
+        ("--op=barrier", "program.name=barrier,bcast"),
+        ("--bytes=8", "program.bytes=8,16"),
+        ("--work=1ms", "program.work=1ms,2ms"),
+        ("--algorithm=ring", "program.algorithm=ring,binomial"),
+        ("--iterations=5", "program.iterations=5,6"),
+        ("--schedulers=none", "schedulers=1,2"),
+        ("--period=5ms", "schedulers.coordinated.period=5ms,6ms"),
+        ("--duty=70%", "schedulers.coordinated.duty_cycle=70%,80%"),
+        ("--machine=bgl", "machine=bgl,loggopsim"),
+        ("--ranks-per-node=2", "ranks_per_node=1,2"),
+        ("--seed=5", "seed=1,2"),
+        ("--repetitions=2", "repetitions=2,3"),
+    ] {
+        let (name, path) =
+            (option.split('=').next().expect("a name"), sweep.split('=').next().expect("a path"));
+        let says = format!("{name} has no effect: the sweep of `{path}` replaces its value");
+        fails(&["sim", option, "--sweep", sweep], 2, &says);
+    }
+    fails(&["sim", "--sweep", "seed=1", "--sweep", "seed=2"], 2, "--sweep gives `seed` twice");
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, "nodes = [2]\n[sweep]\nseed = [1, 2]\n").expect("written");
+    let file = path.to_str().expect("plain");
+    fails(&["sim", file, "--seed", "5"], 2, "the sweep of `seed`");
+    // a mode without a sweep leaves that of the file out
+    let trace = trace(dir.path());
+    text(&["sim", file, "--what-if", &trace, "--seed", "5", "--nodes", "4", "--iterations", "2"]);
+    // the rest of what an option set may be swept
+    let args = with(&[
+        "--noise",
+        "16us every 1ms",
+        "--sweep",
+        "noise.0.periodic.length=1us,2us",
+        "--print-scenario",
+    ]);
+    assert!(text(&args).contains("periodic.length"));
+}
+
+#[test]
 fn a_note_names_the_keys_of_a_scenario_that_its_mode_replaces() {
     let dir = tempfile::tempdir().expect("temp dir");
     let trace = trace(dir.path());
