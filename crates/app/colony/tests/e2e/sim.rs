@@ -347,6 +347,17 @@ fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
     let sizes = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 7b from 0\n}\n";
     fails(&["sim", "--goal", &goal("sizes.goal", sizes)], 2, "sizes.goal:6");
     fails(&["sim", "--goal", "/nonexistent.goal"], 1, "/nonexistent.goal");
+    for (head, says) in [
+        (&b"\xff\xaa\xddDUMPI\0\0"[..], "a trace of MPI calls in DUMPI (`dumpi2ascii FILE` prints it)"),
+        (b"\x03BOTF2\0", "a part of an OTF2 archive (`otf2-print traces.otf2` prints it)"),
+        (b"\x03B\x01\0\0\0\0\0\0\0", "a part of an OTF2 archive"),
+        (b"# htor's PMPI Tracer 0.9 Output File\n", "LogGOPSim's Schedgen"),
+        (b"PAR1\0", "a Parquet file"),
+    ] {
+        let file = dir.path().join("other");
+        std::fs::write(&file, head).expect("written");
+        fails(&["sim", "--goal", file.to_str().expect("plain")], 2, says);
+    }
     fails(&["sim", "--goal", &ping, "--op", "barrier"], 2, "--op");
 }
 

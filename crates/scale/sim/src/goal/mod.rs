@@ -6,6 +6,7 @@
 mod binary;
 mod build;
 mod fault;
+mod foreign;
 mod link;
 mod lower;
 mod packed;
@@ -53,6 +54,16 @@ pub enum GoalError {
         /// The text found, and the text expected.
         fault: String,
     },
+    /// A file of another kind.
+    #[error("{file} is {kind}, and no schedule in GOAL; {remedy}")]
+    Foreign {
+        /// The file's name.
+        file: String,
+        /// What the file is.
+        kind: &'static str,
+        /// The way to a schedule.
+        remedy: &'static str,
+    },
     /// Bytes that are no binary GOAL, or a schedule that makes no sense.
     #[error("{file}, byte {offset}: {fault}")]
     Binary {
@@ -69,7 +80,7 @@ impl GoalError {
     /// True if the schedule itself is at fault, and not the system that should give it.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Text { .. } | Self::Binary { .. })
+        matches!(self, Self::Text { .. } | Self::Foreign { .. } | Self::Binary { .. })
     }
 }
 
@@ -82,6 +93,9 @@ pub fn read(path: &Path) -> Result<Schedule, GoalError> {
     let io = |error| GoalError::Io { file: file.clone(), error };
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
     let head = reader.fill_buf().map_err(io)?;
+    if let Some((kind, remedy)) = foreign::kind(head) {
+        return Err(GoalError::Foreign { file, kind, remedy });
+    }
     let is_binary = head.starts_with(&binary::MAGIC.to_le_bytes()) || head.contains(&0);
     if let Some(schedule) = parallel::read(path, is_binary) {
         return Ok(schedule);
