@@ -347,11 +347,24 @@ fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
     let sizes = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 7b from 0\n}\n";
     fails(&["sim", "--goal", &goal("sizes.goal", sizes)], 2, "sizes.goal:6");
     fails(&["sim", "--goal", "/nonexistent.goal"], 1, "/nonexistent.goal");
+    for (rank, calls) in
+        ["MPI_Send:1100:93:1:1,8,8:1:7:5,0,2:1105", "MPI_Recv:1100:93:1:1,8,8:0:7:5,1,2:99:1120"]
+            .iter()
+            .enumerate()
+    {
+        let trace = format!("MPI_Init:-:1:2:1000\n{calls}\nMPI_Finalize:1120:1121\n");
+        std::fs::write(dir.path().join(format!("pmpi-trace-rank-{rank}.txt")), trace).expect("written");
+    }
+    let folder = dir.path().to_str().expect("plain");
+    let found = json(&["sim", "--goal", folder, "--noise", "none", "--json"]);
+    assert_eq!(found["ranks"], 2);
+    std::fs::remove_file(dir.path().join("pmpi-trace-rank-0.txt")).expect("there");
+    fails(&["sim", "--goal", folder], 2, "the file of rank 0 is missing");
     for (head, says) in [
         (&b"\xff\xaa\xddDUMPI\0\0"[..], "a trace of MPI calls in DUMPI (`dumpi2ascii FILE` prints it)"),
         (b"\x03BOTF2\0", "a part of an OTF2 archive (`otf2-print traces.otf2` prints it)"),
         (b"\x03B\x01\0\0\0\0\0\0\0", "a part of an OTF2 archive"),
-        (b"# htor's PMPI Tracer 0.9 Output File\n", "LogGOPSim's Schedgen"),
+        (b"# htor's PMPI Tracer 0.9 Output File\n", "give the folder that has the files of all ranks"),
         (b"PAR1\0", "a Parquet file"),
     ] {
         let file = dir.path().join("other");

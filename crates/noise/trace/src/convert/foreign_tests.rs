@@ -497,7 +497,7 @@ fn interrupts_between_processors_of_arm_are_read_by_their_names() {
 fn traces_of_mpi_calls_are_named_with_the_way_to_a_schedule() {
     let calls = b"MPI_Init:1254762342.1:-:1254762343.2\nMPI_Comm_rank:12:0:0:13\n";
     let error = file("trace.0", calls).expect_err("no detours").to_string();
-    assert!(error.contains("Schedgen"), "{error}");
+    assert!(error.contains("colony sim --goal FOLDER"), "{error}");
 }
 
 #[test]

@@ -95,8 +95,7 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     (
         "a trace of MPI calls by liballprof",
         &[Line("MPI_Init:"), Line("# htor's PMPI Tracer"), Line("# alltrace")],
-        "it holds no detours. Make a GOAL schedule of all ranks' files with LogGOPSim's Schedgen (`-p trace`), and simulate that: \
-         `colony sim --goal FILE`",
+        "it holds no detours. Simulate the folder that has the files of all ranks: `colony sim --goal FOLDER`",
     ),
     ("a GOAL schedule", &[Line("num_ranks ")], "simulate it with `colony sim --goal FILE`"),
 ];

@@ -9,8 +9,8 @@ const KINDS: [(&[u8], &str, &str); 9] = [
     // events and definitions: the number of their first event
     (b"\x03B\x01\0\0\0\0\0\0\0", OTF2, BY_LIBALLPROF),
     (b"\x03#\0\0\0\0\0\0\0\x01", OTF2, BY_LIBALLPROF),
-    (b"# htor's PMPI Tracer", LIBALLPROF, BY_SCHEDGEN),
-    (b"MPI_Init:", LIBALLPROF, BY_SCHEDGEN),
+    (b"# htor's PMPI Tracer", LIBALLPROF, BY_FOLDER),
+    (b"MPI_Init:", LIBALLPROF, BY_FOLDER),
     (b"PAR1", "a Parquet file", "give a trace of noise with --trace"),
     (b"\x1f\x8b", "a file compressed with gzip", "unpack it first: `gzip -d FILE`"),
 ];
@@ -18,8 +18,8 @@ const KINDS: [(&[u8], &str, &str); 9] = [
 const DUMPI: &str = "a trace of MPI calls in DUMPI (`dumpi2ascii FILE` prints it)";
 const OTF2: &str = "a part of an OTF2 archive (`otf2-print traces.otf2` prints it)";
 const LIBALLPROF: &str = "a trace of MPI calls by liballprof";
-const BY_LIBALLPROF: &str = "trace the program with LogGOPSim's liballprof, and make a schedule of its files with Schedgen (`-p trace`)";
-const BY_SCHEDGEN: &str = "make a schedule of all ranks' files with LogGOPSim's Schedgen (`-p trace`)";
+const BY_LIBALLPROF: &str = "trace the program with LogGOPSim's liballprof, and give the folder of its files";
+const BY_FOLDER: &str = "give the folder that has the files of all ranks";
 
 /// What a file is that begins with `head`, and the way to a schedule; `None` if it may be one.
 pub(super) fn kind(head: &[u8]) -> Option<(&'static str, &'static str)> {

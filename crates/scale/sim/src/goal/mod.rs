@@ -9,6 +9,9 @@ mod fault;
 mod foreign;
 mod link;
 mod lower;
+mod mpi;
+#[cfg(test)]
+mod mpi_tests;
 mod packed;
 mod parallel;
 mod partner;
@@ -29,6 +32,7 @@ pub use schedule::{ANY, Kind, Operation, Requirement, Schedule};
 pub(crate) use schedule::{Packed, Shape, Waiter};
 
 pub use lower::lower;
+pub use mpi::MpiError;
 
 pub use binary::{read_binary, write_binary};
 pub use text::{read_text, write_text};
@@ -54,6 +58,9 @@ pub enum GoalError {
         /// The text found, and the text expected.
         fault: String,
     },
+    /// Traces of MPI calls that make no schedule.
+    #[error(transparent)]
+    Mpi(#[from] MpiError),
     /// A file of another kind.
     #[error("{file} is {kind}, and no schedule in GOAL; {remedy}")]
     Foreign {
@@ -80,15 +87,22 @@ impl GoalError {
     /// True if the schedule itself is at fault, and not the system that should give it.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Text { .. } | Self::Foreign { .. } | Self::Binary { .. })
+        match self {
+            Self::Io { .. } | Self::Mpi(MpiError::Io { .. }) => false,
+            Self::Text { .. } | Self::Binary { .. } | Self::Foreign { .. } | Self::Mpi(_) => true,
+        }
     }
 }
 
-/// Reads a schedule in GOAL, binary or text, as its first bytes tell.
+/// Reads a schedule in GOAL, binary or text, as its first bytes tell. A folder is that of the traces that liballprof wrote, one of each
+/// rank (`pmpi-trace-rank-0.txt`, …); they become a schedule.
 ///
 /// # Errors
 /// [`GoalError`] with file, line or byte, and what is wrong there.
 pub fn read(path: &Path) -> Result<Schedule, GoalError> {
+    if path.is_dir() {
+        return Ok(mpi::read_folder(path)?);
+    }
     let file = path.display().to_string();
     let io = |error| GoalError::Io { file: file.clone(), error };
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
