@@ -53,8 +53,8 @@ struct Show {
 /// The content of the input and the name of the output determine the format; --from and --to override them.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Formats: parquet, csv, netgauge, osnoise (or rtla), sched (or ftrace) and hwlat (both
-read only), chrome, hdr (write only). Files compressed with gzip or zstd are read too.
+    after_help = "Formats: parquet, csv, netgauge, osnoise (or rtla), chrome; only read: sched (or ftrace),
+hwlat, histogram, ftq, fwq; only written: hdr. Files compressed with gzip or zstd are read too.
 Examples:
   colony noise convert node.parquet node.csv
   colony noise convert all.parquet node2.parquet --node 2     one node of several

@@ -347,6 +347,30 @@ fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
     let sizes = "num_ranks 2\nrank 0 {\nsend 8b to 1\n}\nrank 1 {\nrecv 7b from 0\n}\n";
     fails(&["sim", "--goal", &goal("sizes.goal", sizes)], 2, "sizes.goal:6");
     fails(&["sim", "--goal", "/nonexistent.goal"], 1, "/nonexistent.goal");
+    for (rank, calls) in
+        ["MPI_Send:1100:93:1:1,8,8:1:7:5,0,2:1105", "MPI_Recv:1100:93:1:1,8,8:0:7:5,1,2:99:1120"]
+            .iter()
+            .enumerate()
+    {
+        let trace = format!("MPI_Init:-:1:2:1000\n{calls}\nMPI_Finalize:1120:1121\n");
+        std::fs::write(dir.path().join(format!("pmpi-trace-rank-{rank}.txt")), trace).expect("written");
+    }
+    let folder = dir.path().to_str().expect("plain");
+    let found = json(&["sim", "--goal", folder, "--noise", "none", "--json"]);
+    assert_eq!(found["ranks"], 2);
+    std::fs::remove_file(dir.path().join("pmpi-trace-rank-0.txt")).expect("there");
+    fails(&["sim", "--goal", folder], 2, "the file of rank 0 is missing");
+    for (head, says) in [
+        (&b"\xff\xaa\xddDUMPI\0\0"[..], "a trace of MPI calls in DUMPI (`dumpi2ascii FILE` prints it)"),
+        (b"\x03BOTF2\0", "a part of an OTF2 archive (`otf2-print traces.otf2` prints it)"),
+        (b"\x03B\x01\0\0\0\0\0\0\0", "a part of an OTF2 archive"),
+        (b"# htor's PMPI Tracer 0.9 Output File\n", "give the folder that has the files of all ranks"),
+        (b"PAR1\0", "a Parquet file"),
+    ] {
+        let file = dir.path().join("other");
+        std::fs::write(&file, head).expect("written");
+        fails(&["sim", "--goal", file.to_str().expect("plain")], 2, says);
+    }
     fails(&["sim", "--goal", &ping, "--op", "barrier"], 2, "--op");
 }
 
@@ -491,6 +515,51 @@ fn an_option_that_changes_nothing_in_the_scenario_is_refused() {
     ] {
         fails(&[&["sim"], args].concat(), 2, says);
     }
+}
+
+#[test]
+fn an_option_and_a_sweep_of_one_value_are_refused() {
+    for (option, sweep) in [
+        ("--noise=3us every 1ms", "noise=1,2"),
+        ("--trace=x.csv", "noise=1,2"),
+        ("--phase=aligned", "noise.0.phase=random,aligned"),
+        ("--nodes=4", "nodes=4,8"),
+        ("--op=barrier", "program.name=barrier,bcast"),
+        ("--bytes=8", "program.bytes=8,16"),
+        ("--work=1ms", "program.work=1ms,2ms"),
+        ("--algorithm=ring", "program.algorithm=ring,binomial"),
+        ("--iterations=5", "program.iterations=5,6"),
+        ("--schedulers=none", "schedulers=1,2"),
+        ("--period=5ms", "schedulers.coordinated.period=5ms,6ms"),
+        ("--duty=70%", "schedulers.coordinated.duty_cycle=70%,80%"),
+        ("--machine=bgl", "machine=bgl,loggopsim"),
+        ("--ranks-per-node=2", "ranks_per_node=1,2"),
+        ("--seed=5", "seed=1,2"),
+        ("--repetitions=2", "repetitions=2,3"),
+    ] {
+        let (name, path) =
+            (option.split('=').next().expect("a name"), sweep.split('=').next().expect("a path"));
+        let says = format!("{name} has no effect: the sweep of `{path}` replaces its value");
+        fails(&["sim", option, "--sweep", sweep], 2, &says);
+    }
+    fails(&["sim", "--sweep", "seed=1", "--sweep", "seed=2"], 2, "--sweep gives `seed` twice");
+    let dir = tempfile::tempdir().expect("temp dir");
+    let path = dir.path().join("mine.toml");
+    std::fs::write(&path, "nodes = [2]\n[sweep]\nseed = [1, 2]\n").expect("written");
+    let file = path.to_str().expect("plain");
+    fails(&["sim", file, "--seed", "5"], 2, "the sweep of `seed`");
+    // a mode without a sweep leaves that of the file out
+    let trace = trace(dir.path());
+    text(&["sim", file, "--what-if", &trace, "--seed", "5", "--nodes", "4", "--iterations", "2"]);
+    // the rest of what an option set may be swept
+    let args = with(&[
+        "--noise",
+        "16us every 1ms",
+        "--sweep",
+        "noise.0.periodic.length=1us,2us",
+        "--print-scenario",
+    ]);
+    assert!(text(&args).contains("periodic.length"));
 }
 
 #[test]

@@ -2,16 +2,23 @@
 //! Chrome trace JSON, which Perfetto and `chrome://tracing` show: a complete event (`"ph":"X"`) a detour,
 //! `pid` the node, `tid` the CPU, times in microseconds.
 //!
+//! In a file of another tool, `pid` and `tid` are numbers of processes and threads. Only a thread or a process that is named `CPU 3`
+//! is a CPU, and events without such a name are no detours.
+//!
 //! Viewers keep times as doubles, too coarse for nanoseconds since 1970: times count from the start of the
 //! observation, which `otherData` tells.
 
+mod lanes;
+
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use self::lanes::Lanes;
 use super::text::{WordLimit, decimal, micros};
 use crate::Source;
 use crate::trace::{Detour, Problem, Stated, Trace, TraceBuilder, TraceMeta, parquet::META_KEY};
@@ -53,29 +60,22 @@ pub(super) fn read(input: impl Read) -> Result<Trace, Problem> {
     if input.fill_buf()?.starts_with(b"\xef\xbb\xbf") {
         input.consume(3);
     }
-    let found: File = serde_json::from_reader(WordLimit::new(input)).map_err(|e| match e.classify() {
-        serde_json::error::Category::Io => Problem::Io(e.into()),
-        _ => Problem::Json(e.to_string()),
-    })?;
-    let mut trace = found.events.0;
-    match found.meta {
-        Some(meta) => {
-            trace.shift(meta.start_ns);
-            trace.build(meta)
-        }
-        None if !found.has_events => Err(Problem::Json(match found.schema {
-            Some(schema) => format!(
-                "this is a result of Colony (`{}`), which has no single detours; `colony measure --out FILE.parquet` keeps them",
-                schema.chars().take(60).collect::<String>()
-            ),
-            None => "the object has no `traceEvents`".into(),
-        })),
-        None if trace.is_empty() => Err(Problem::Empty("complete events (\"ph\":\"X\") in traceEvents")),
-        None => {
-            trace.note("the process and thread numbers of the events are taken for nodes and CPUs");
-            trace.build_foreign(Stated::default())
+    let mut file = File::default();
+    let mut json = serde_json::Deserializer::from_reader(WordLimit::new(input));
+    let parsed = FileSeed(&mut file).deserialize(&mut json).and_then(|()| json.end());
+    if let Err(e) = parsed {
+        match e.classify() {
+            serde_json::error::Category::Io => return Err(Problem::Io(e.into())),
+            // the format allows an array without its end, which is how a tool leaves it that was killed
+            serde_json::error::Category::Eof if file.is_array && !file.events.trace.is_empty() => {
+                file.events.trace.note(
+                    "the file ends without the closing `]`: the tool was ended while it wrote, and its last events may be missing",
+                );
+            }
+            _ => return Err(Problem::Json(e.to_string())),
         }
     }
+    file.trace()
 }
 
 /// One event as it stands in the file. Numbers stay text: a double would round them.
@@ -87,66 +87,145 @@ struct Event {
     tid: Option<Box<RawValue>>,
     ts: Option<Box<RawValue>>,
     dur: Option<Box<RawValue>>,
+    args: Option<Box<RawValue>>,
 }
 
-impl Event {
-    /// The detour and its source's name; `None` for events of other kinds.
-    fn detour(self) -> Result<Option<(Detour, Source)>, String> {
-        if self.ph.as_deref() != Some("X") {
-            return Ok(None);
-        }
-        fn number<T: TryFrom<i128>>(field: &str, value: Option<&RawValue>, places: i32) -> Result<T, String> {
-            let text = value.map_or("", RawValue::get);
-            decimal(text, places).and_then(|v| v.try_into().ok()).ok_or_else(|| {
-                let shown: String = text.chars().take(40).collect();
-                format!("an event's `{field}` must be a number in its range and is `{shown}`")
-            })
-        }
-        let optional =
-            |field, value: Option<&RawValue>| value.map_or(Ok(0u32), |v| number(field, Some(v), 0));
-        let tid = optional("tid", self.tid.as_deref())?;
-        let detour = Detour {
-            node: optional("pid", self.pid.as_deref())?,
-            cpu: tid.try_into().map_err(|_| Problem::Cpu(tid.into()).to_string())?,
-            start_ns: number("ts", self.ts.as_deref(), 3)?,
-            duration_ns: number("dur", self.dur.as_deref(), 3)?,
-            source: 0,
-        };
-        let source = self.name.as_deref().map_or(Source::Unexplained, Source::from);
-        Ok(Some((detour, source)))
-    }
+/// A number in microseconds, as nanoseconds.
+fn nanoseconds<T: TryFrom<i128>>(field: &str, value: Option<&RawValue>) -> Result<T, String> {
+    let text = value.map_or("", RawValue::get);
+    decimal(text, 3).and_then(|v| v.try_into().ok()).ok_or_else(|| {
+        let shown: String = text.chars().take(40).collect();
+        format!("an event's `{field}` must be a number in its range and is `{shown}`")
+    })
 }
 
-/// `traceEvents`, taken in one by one.
+/// The text of a number or a string.
+fn plain(value: Option<&RawValue>) -> &str {
+    value.map_or("", |value| value.get().trim_matches('"'))
+}
+
+/// The events of a file, taken in one by one. Until the whole file is read, `node` of a detour is the number of its row.
 #[derive(Default)]
-struct Events(TraceBuilder);
-
-impl<'de> Deserialize<'de> for Events {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        struct Seq;
-        impl<'de> Visitor<'de> for Seq {
-            type Value = Events;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an array of trace events")
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Events, A::Error> {
-                collect(seq)
-            }
-        }
-        d.deserialize_seq(Seq)
-    }
+struct Events {
+    trace: TraceBuilder,
+    lanes: Lanes,
+    /// Events that have begun, the innermost last, by row.
+    open: HashMap<u32, Vec<(Source, i64)>>,
+    /// Beginnings without an end, and ends without a beginning.
+    cut: u64,
+    /// First and last instant of any event.
+    span_ns: Option<(i64, i64)>,
 }
 
-fn collect<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Events, A::Error> {
-    use serde::de::Error;
-    let mut trace = TraceBuilder::new();
-    while let Some(event) = seq.next_element::<Event>()? {
-        if let Some((mut detour, source)) = event.detour().map_err(A::Error::custom)? {
-            detour.source = trace.source(&source).map_err(A::Error::custom)?;
-            trace.push(detour).map_err(A::Error::custom)?;
+impl Events {
+    fn take(&mut self, event: Event) -> Result<(), String> {
+        let (pid, tid) = (plain(event.pid.as_deref()), plain(event.tid.as_deref()));
+        let source = || event.name.as_deref().map_or(Source::Unexplained, Source::from);
+        let kind = event.ph.as_deref().unwrap_or_default();
+        if kind == "M" {
+            self.name(event.name.as_deref(), pid, tid, event.args.as_deref());
+            return Ok(());
+        }
+        let start_ns: Result<i64, String> = nanoseconds("ts", event.ts.as_deref());
+        match kind {
+            "X" => {
+                let duration_ns = nanoseconds("dur", event.dur.as_deref())?;
+                let row = self.lanes.row(pid, tid);
+                self.push(row, &source(), start_ns?, duration_ns)
+            }
+            "B" => {
+                let (row, start_ns) = (self.lanes.row(pid, tid), start_ns?);
+                self.see(start_ns, start_ns);
+                self.open.entry(row).or_default().push((source(), start_ns));
+                Ok(())
+            }
+            "E" => {
+                let (row, end_ns) = (self.lanes.row(pid, tid), start_ns?);
+                self.see(end_ns, end_ns);
+                let begun = self.open.get_mut(&row).and_then(Vec::pop);
+                let whole = begun.and_then(|(source, start_ns)| {
+                    let ns = end_ns.checked_sub(start_ns)?;
+                    Some((source, start_ns, u64::try_from(ns).ok()?))
+                });
+                match whole {
+                    Some((source, start_ns, duration_ns)) => self.push(row, &source, start_ns, duration_ns),
+                    None => {
+                        self.cut += 1;
+                        Ok(())
+                    }
+                }
+            }
+            _ => {
+                if let Ok(at_ns) = start_ns {
+                    self.see(at_ns, at_ns);
+                }
+                Ok(())
+            }
         }
     }
-    Ok(Events(trace))
+
+    fn name(&mut self, name: Option<&str>, pid: &str, tid: &str, args: Option<&RawValue>) {
+        #[derive(Deserialize)]
+        struct Named {
+            name: String,
+        }
+        let Some(Named { name: text }) = args.and_then(|args| serde_json::from_str(args.get()).ok()) else {
+            return;
+        };
+        match name {
+            Some("thread_name") => self.lanes.name_thread(pid, tid, text),
+            Some("process_name") => self.lanes.name_process(pid, text),
+            _ => {}
+        }
+    }
+
+    fn see(&mut self, start_ns: i64, end_ns: i64) {
+        let (first, last) = self.span_ns.unwrap_or((start_ns, end_ns));
+        self.span_ns = Some((first.min(start_ns), last.max(end_ns)));
+    }
+
+    fn push(&mut self, row: u32, source: &Source, start_ns: i64, duration_ns: u64) -> Result<(), String> {
+        self.see(start_ns, start_ns.saturating_add_unsigned(duration_ns));
+        let source = self.trace.source(source).map_err(|e| e.to_string())?;
+        let detour = Detour { node: row, cpu: 0, start_ns, duration_ns, source };
+        self.trace.push(detour).map_err(|e| e.to_string())
+    }
+
+    /// The trace of another tool.
+    fn foreign(mut self, pairs: &[(String, String)]) -> Result<Trace, Problem> {
+        self.cut += self.open.values().map(|open| open.len() as u64).sum::<u64>();
+        let mut trace = self.trace;
+        if trace.is_empty() {
+            return Err(Problem::Empty("complete events (\"ph\":\"X\", or \"B\" and \"E\") in traceEvents"));
+        }
+        let named = self.lanes.by_name()?;
+        let all = trace.len();
+        trace.move_lanes(|row| named.lanes.get(row.node as usize).copied().flatten());
+        match all - trace.len() {
+            0 => {}
+            n => trace.note(format!(
+                "{n} of {all} events are of threads that are not named as CPUs: they are left out"
+            )),
+        }
+        if named.has_nodes_of_processes {
+            trace.note("CPUs are named in several processes: the process numbers are taken for nodes");
+        }
+        if self.cut > 0 {
+            trace.note(format!("{} events lack their beginning or their end: they are left out", self.cut));
+        }
+        let mut stated = Stated::of_pairs(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
+        stated.cpus.get_or_insert(named.cpus);
+        let detours = (trace.first_ns(), trace.last_ns());
+        if let Some((first, last)) = self.span_ns.filter(|span| (Some(span.0), Some(span.1)) != detours)
+            && stated.observed_s.is_none()
+            && stated.start_ns.is_none()
+        {
+            // other events say more of what was observed
+            stated.start_ns = Some(first);
+            stated.observed_s = Some(last.abs_diff(first) as f64 / 1e9);
+        }
+        trace.build_foreign(stated)
+    }
 }
 
 /// `{"traceEvents":[…], …}` or a bare array of events.
@@ -154,53 +233,119 @@ fn collect<'de, A: SeqAccess<'de>>(mut seq: A) -> Result<Events, A::Error> {
 struct File {
     events: Events,
     has_events: bool,
+    is_array: bool,
     meta: Option<TraceMeta>,
+    /// Numbers and texts of `otherData`.
+    pairs: Vec<(String, String)>,
     /// The value of `schema`, which Colony's results have.
     schema: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Other {
-    #[serde(rename = "colony.meta")]
-    meta: Option<Box<RawValue>>,
-}
+impl File {
+    fn trace(self) -> Result<Trace, Problem> {
+        match self.meta {
+            Some(meta) => {
+                let lanes = self.events.lanes.by_number()?;
+                let mut trace = self.events.trace;
+                trace.move_lanes(|row| lanes.get(row.node as usize).copied().flatten());
+                trace.shift(meta.start_ns);
+                trace.build(meta)
+            }
+            None if !self.has_events => Err(Problem::Json(match self.schema {
+                Some(schema) => format!(
+                    "this is a result of Colony (`{}`), which has no single detours; `colony measure --out FILE.parquet` keeps them",
+                    schema.chars().take(60).collect::<String>()
+                ),
+                None => "the object has no `traceEvents`".into(),
+            })),
+            None => self.events.foreign(&self.pairs),
+        }
+    }
 
-impl<'de> Deserialize<'de> for File {
-    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
-        d.deserialize_any(FileVisitor)
+    /// Takes the value of `otherData` in; what is no object says nothing.
+    fn other_data(&mut self, value: &RawValue) -> Result<(), Problem> {
+        let Ok(pairs) = serde_json::from_str::<BTreeMap<String, Box<RawValue>>>(value.get()) else {
+            return Ok(());
+        };
+        for (key, value) in pairs {
+            if key == META_KEY {
+                self.meta = Some(TraceMeta::from_json(value.get())?);
+            } else if !value.get().starts_with(['{', '[']) {
+                self.pairs.push((key, plain(Some(&value)).to_owned()));
+            }
+        }
+        Ok(())
     }
 }
 
-struct FileVisitor;
+struct EventsSeed<'a>(&'a mut Events);
 
-impl<'de> Visitor<'de> for FileVisitor {
-    type Value = File;
+impl<'de> DeserializeSeed<'de> for EventsSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for EventsSeed<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an array of trace events")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
+        use serde::de::Error;
+        while let Some(event) = seq.next_element::<Event>()? {
+            self.0.take(event).map_err(A::Error::custom)?;
+        }
+        Ok(())
+    }
+}
+
+struct FileSeed<'a>(&'a mut File);
+
+impl<'de> DeserializeSeed<'de> for FileSeed<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, d: D) -> Result<(), D::Error> {
+        d.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for FileSeed<'_> {
+    type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("an object with `traceEvents`, or an array of events")
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<File, A::Error> {
-        Ok(File { events: collect(seq)?, has_events: true, ..File::default() })
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<(), A::Error> {
+        (self.0.has_events, self.0.is_array) = (true, true);
+        EventsSeed(&mut self.0.events).visit_seq(seq)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<File, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         use serde::de::Error;
-        let mut file = File::default();
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
-                "traceEvents" => (file.events, file.has_events) = (map.next_value()?, true),
-                "schema" => file.schema = map.next_value::<serde_json::Value>()?.as_str().map(str::to_owned),
+                "traceEvents" => {
+                    self.0.has_events = true;
+                    map.next_value_seed(EventsSeed(&mut self.0.events))?;
+                }
+                "schema" => {
+                    self.0.schema = map.next_value::<serde_json::Value>()?.as_str().map(str::to_owned);
+                }
                 "otherData" => {
-                    let other: Other = map.next_value()?;
-                    let meta = other.meta.map(|m| TraceMeta::from_json(m.get()));
-                    file.meta = meta.transpose().map_err(A::Error::custom)?;
+                    let value = map.next_value::<Box<RawValue>>()?;
+                    self.0.other_data(&value).map_err(A::Error::custom)?;
                 }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
             }
         }
-        Ok(file)
+        Ok(())
     }
 }

@@ -3,6 +3,7 @@
 
 use std::{fmt, path::Path, str::FromStr};
 
+use super::quanta::{self, Benchmark};
 use super::{histogram, hwlat, netgauge, osnoise, other, sched};
 use crate::trace::OtherFile;
 use crate::trace::parquet::META_KEY;
@@ -24,6 +25,10 @@ pub enum Format {
     Hwlat,
     /// A histogram of `rtla osnoise hist` or of oslat. It can only be read.
     Histogram,
+    /// Counts of work in fixed quanta of time, by FTQ. It can only be read.
+    Ftq,
+    /// Times of fixed quanta of work, by FWQ. It can only be read.
+    Fwq,
     /// Chrome trace JSON, which Perfetto shows.
     Chrome,
     /// An HdrHistogram interval log: a histogram a second and CPU. It can only be written.
@@ -39,7 +44,7 @@ pub struct UnknownName {
 
 impl Format {
     /// Every format.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Parquet,
         Self::Csv,
         Self::Netgauge,
@@ -47,6 +52,8 @@ impl Format {
         Self::Sched,
         Self::Hwlat,
         Self::Histogram,
+        Self::Ftq,
+        Self::Fwq,
         Self::Chrome,
         Self::Hdr,
     ];
@@ -54,7 +61,7 @@ impl Format {
     /// True if a trace can be written in this format.
     #[must_use]
     pub const fn is_written(self) -> bool {
-        !matches!(self, Self::Sched | Self::Hwlat | Self::Histogram)
+        !matches!(self, Self::Sched | Self::Hwlat | Self::Histogram | Self::Ftq | Self::Fwq)
     }
 
     /// The name on the command line.
@@ -68,6 +75,8 @@ impl Format {
             Self::Sched => "sched",
             Self::Hwlat => "hwlat",
             Self::Histogram => "histogram",
+            Self::Ftq => "ftq",
+            Self::Fwq => "fwq",
             Self::Chrome => "chrome",
             Self::Hdr => "hdr",
         }
@@ -157,6 +166,11 @@ impl Content {
         if let Some((format, _)) = readers.into_iter().find(|(_, is_in)| is_in(text)) {
             return Self::Trace(format);
         }
+        match quanta::of_content(text) {
+            Some(Benchmark::Ftq) => return Self::Trace(Format::Ftq),
+            Some(Benchmark::Fwq) => return Self::Trace(Format::Fwq),
+            None => {}
+        }
         if is_own_osnoise {
             return Self::Trace(Format::Osnoise);
         }
@@ -169,9 +183,10 @@ impl Content {
                 format!(
                     "a table of two numbers a line, which are no starts and lengths of detours: {reason}"
                 ),
-                "if they are, read it with `colony noise convert FILE OUT.parquet --from netgauge`",
+                "if they are, read it with `colony noise convert FILE OUT.parquet --from netgauge`; if it is of FTQ, add the line `# Frequency \
+                 1000` (quanta a second) to its top",
             )),
-            None => Self::Unknown,
+            None => quanta::without_header(text).map_or(Self::Unknown, Self::Other),
         }
     }
 }

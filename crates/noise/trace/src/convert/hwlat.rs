@@ -10,6 +10,7 @@ use std::io::BufRead;
 
 use super::ftrace::{Losses, Place};
 use super::text::{Header, Lines, decimal};
+use super::traced::Traced;
 use crate::Source;
 use crate::trace::{Detour, Problem, Trace, TraceBuilder};
 
@@ -30,18 +31,20 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let mut lines = Lines::new(input);
     let (mut header, mut losses, mut trace) = (Header::default(), Losses::default(), TraceBuilder::new());
     let source = trace.source(&Source::Other("hardware".into()))?;
-    let mut dropped = 0u64;
+    let (mut traced, mut dropped) = (Traced::default(), 0u64);
     while let Some(line) = lines.next()? {
         if line.starts_with('#') {
             header.comment(&line)?;
             continue;
         }
+        traced.line(&line);
         let Some((prefix, fields)) = line.split_once(MARK) else {
             let _ = losses.line(&line);
             continue;
         };
         let (detour, count) = sample(prefix, fields).map_err(|reason| lines.wrong(reason))?;
         dropped = dropped.saturating_add(count.saturating_sub(1));
+        traced.seen.insert(detour.cpu);
         trace.push(Detour { source, ..detour })?;
     }
     if trace.is_empty() {
@@ -52,7 +55,12 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     trace.note(
         "the hwlat tracer looks at one CPU at a time, and by default for half of each second: there are more detours than it saw",
     );
+    traced.check_machines()?;
     let mut stated = header.stated()?;
+    let counted = traced.cpus(&header, stated.cpus.is_some(), &mut trace);
+    if counted.len() > traced.seen.len() {
+        stated.cpus.get_or_insert(counted);
+    }
     if stated.observed_s.is_none() {
         let (first, last) = (trace.first_ns().unwrap_or(0), trace.last_ns().unwrap_or(0));
         stated.observed_s = Some((last.abs_diff(first) + WINDOW_NS) as f64 / 1e9);

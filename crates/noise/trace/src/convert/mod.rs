@@ -12,6 +12,7 @@
 //! | [scheduler and interrupt tracepoints](Format::Sched) | yes | no | |
 //! | [hwlat tracer](Format::Hwlat) | yes | no | |
 //! | [histogram](Format::Histogram) of rtla osnoise and oslat | yes | no | |
+//! | [FTQ](Format::Ftq), [FWQ](Format::Fwq) | yes | no | |
 //!
 //! Files compressed with gzip or zstd are unpacked while they are read. The content of a file determines its format; its name is used
 //! only where a damaged file needs an error in the right terms. Files of other tools that hold no detours are named in the error.
@@ -29,8 +30,10 @@ mod hwlat;
 pub mod netgauge;
 mod osnoise;
 mod other;
+mod quanta;
 mod sched;
 mod text;
+mod traced;
 mod unpack;
 
 use std::fs::File;
@@ -126,6 +129,8 @@ fn parse_stream(mut input: impl Read, format: Format) -> Result<Trace, Problem> 
         Format::Hwlat => hwlat::read(BufReader::new(input)),
         Format::Histogram => histogram::read(BufReader::new(input)),
         Format::Chrome => chrome::read(BufReader::new(input)),
+        Format::Ftq => quanta::read_ftq(BufReader::new(input)),
+        Format::Fwq => quanta::read_fwq(BufReader::new(input)),
         Format::Hdr => Err(Problem::WriteOnly),
     }
 }
@@ -147,7 +152,9 @@ pub fn write(trace: &Trace, path: &Path, format: Option<Format>) -> Result<(), T
         Format::Osnoise => osnoise::write(trace, out),
         Format::Chrome => chrome::write(trace, out),
         Format::Hdr => hdr::write(trace, out),
-        Format::Sched | Format::Hwlat | Format::Histogram => Err(Problem::ReadOnly(format.name())),
+        Format::Sched | Format::Hwlat | Format::Histogram | Format::Ftq | Format::Fwq => {
+            Err(Problem::ReadOnly(format.name()))
+        }
     })
     .map_err(TraceError::writing(path))
 }
@@ -187,6 +194,10 @@ pub fn fuzz_parse(bytes: &[u8], format: Format) {
 }
 
 #[cfg(test)]
+mod chrome_tests;
+#[cfg(test)]
 mod foreign_tests;
+#[cfg(test)]
+mod quanta_tests;
 #[cfg(test)]
 mod tests;

@@ -14,11 +14,12 @@
 //! With the tracer's option `NO_OSNOISE_WORKLOAD` and with the timerlat tracer, `thread_noise` lines record every thread that ran, the
 //! idle thread and the program too: neither is noise.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, Write};
 
 use super::ftrace::{self, Losses, Place, Ran, is_idle_thread};
 use super::text::{Header, Lines, decimal, write_meta};
+use super::traced::Traced;
 use crate::Source;
 use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
 
@@ -153,12 +154,15 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     while let Some(line) = lines.next()? {
         if line.starts_with('#') {
             file.header.comment(&line)?;
-        } else if let Some(found) = parse(&line).map_err(|reason| lines.wrong(reason))? {
+            continue;
+        }
+        file.traced.line(&line);
+        if let Some(found) = parse(&line).map_err(|reason| lines.wrong(reason))? {
             file.event(found)?;
         } else if let Some((place, fields)) = Place::of_line(&line) {
             file.other_line(place, fields);
         } else if file.losses.line(&line).is_none() {
-            file.cpus.extend(ftrace::empty_cpu(&line));
+            file.traced.seen.extend(ftrace::empty_cpu(&line));
         }
         // the tracer's own thread is the program where it is there, and else all threads are recorded
         file.has_workload |= line.trim_start().starts_with("osnoise/");
@@ -176,7 +180,7 @@ struct File {
     open: HashMap<u16, Vec<Line>>,
     /// Time that threads ran.
     ran: Ran,
-    cpus: BTreeSet<u16>,
+    traced: Traced,
     /// First and last instant of the tracepoints, on the tracer's clock.
     events: Option<(i64, i64)>,
     /// First and last instant of the records, on the clock of the trace, and of the periods.
@@ -195,7 +199,7 @@ struct File {
 
 impl File {
     fn event(&mut self, line: Line) -> Result<(), Problem> {
-        self.cpus.insert(line.cpu());
+        self.traced.seen.insert(line.cpu());
         self.without_cpu += u64::from(line.place.cpu.is_none());
         spans(&mut self.events, line.start_ns, line.end_ns());
         if let Some(at_ns) = line.place.at_ns {
@@ -230,7 +234,7 @@ impl File {
     /// A summary of the tracer, or an event that is no noise.
     fn other_line(&mut self, place: Place, fields: &str) {
         let Place { cpu: Some(cpu), at_ns: Some(at_ns) } = place else { return };
-        self.cpus.insert(cpu);
+        self.traced.seen.insert(cpu);
         let sampled_ns = period(fields);
         if let Some(ns) = sampled_ns {
             self.has_workload = true;
@@ -257,6 +261,7 @@ impl File {
         if let Some((first, last)) = self.records.filter(|_| !self.has_other_clock) {
             (first_ns, last_ns) = (first_ns.min(first), last_ns.max(last));
         }
+        self.traced.check_machines()?;
         let span_ns = last_ns.abs_diff(first_ns);
         if self.has_idle || !self.has_workload {
             self.ran.remove_program(&mut self.trace, |_| span_ns, span_ns);
@@ -277,8 +282,11 @@ impl File {
             ));
         }
         let lost_events = self.losses.count(&self.header, &mut self.trace);
+        // the tracer sums up each period of each CPU on which it works
+        let has_only_seen = !self.sampled_ns.is_empty();
+        let cpus = self.traced.cpus(&self.header, has_only_seen, &mut self.trace);
         self.trace.build_foreign(Stated {
-            cpus: Some(self.cpus.iter().map(|cpu| usize::from(*cpu)).collect()),
+            cpus: Some(cpus),
             observed_s: (span_ns > 0).then_some(span_ns as f64 / 1e9),
             start_ns: Some(first_ns),
             lost_events,

@@ -18,8 +18,6 @@ use Mark::{Comment, Line, Magic, Text};
 
 const RECORD: &str = "it holds no single detours. Record them: `colony measure`, or the kernel's tracepoints with `trace-cmd record -p \
                       osnoise -e osnoise` and `trace-cmd report > trace.txt`";
-const COUNTS: &str = "it holds counts or times of pieces of work, and no detour's start and length. Measure with `colony measure`, or with Netgauge's \
-     method selfish";
 const WAKE_UPS: &str = "it holds how late threads woke up, and no detours. Measure with `colony measure`, or record the tracepoints: `trace-cmd record \
      -p osnoise -e osnoise`";
 const TIMES_OF_MPI: &str =
@@ -37,6 +35,22 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
         "a perf.data of perf",
         &[Magic(b"PERFILE2"), Magic(b"PERFFILE")],
         "print its text: `perf script -i FILE > trace.txt`",
+    ),
+    (
+        "a trace of MPI calls in DUMPI",
+        &[Magic(b"\xff\xaa\xddDUMPI")],
+        "it holds no detours. `dumpi2ascii FILE` prints its calls; measure the nodes with `colony measure`",
+    ),
+    (
+        "an OTF2 archive",
+        &[
+            Magic(b"\x03BOTF2"),
+            Magic(b"\x03#OTF2"),
+            // files of events and definitions: the number of their first event
+            Magic(b"\x03B\x01\0\0\0\0\0\0\0"),
+            Magic(b"\x03#\0\0\0\0\0\0\0\x01"),
+        ],
+        "it holds events of programs, and no detours. `otf2-print traces.otf2` prints them; measure the nodes with `colony measure`",
     ),
     ("text in UTF-16", &[Magic(b"\xff\xfe"), Magic(b"\xfe\xff")], "save it as UTF-8"),
     ("a file compressed with xz", &[Magic(b"\xfd7zXZ\0")], UNPACK),
@@ -72,21 +86,6 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     ("a result of hwlatdetect", &[Line("hwlatdetect:")], RECORD),
     ("a result of sysjitter", &[Line("core_i:"), Line("threshold(ns):")], RECORD),
     ("a table of jHiccup or HdrHistogram", &[Text("TotalCount 1/(1-Percentile)")], RECORD),
-    (
-        "a result of Netgauge's method ftq (fixed time quanta)",
-        &[Comment("Benchmark Method: ftq"), Comment("Fixed Time Quantum")],
-        COUNTS,
-    ),
-    (
-        "a result of Netgauge's method fwq (fixed work quanta)",
-        &[Comment("Benchmark Method: fwq"), Comment("Fixed Work Quantum")],
-        COUNTS,
-    ),
-    (
-        "a result of the program ftq (fixed time quanta)",
-        &[Line("# octave: pkg load signal"), Line("# Ticks per ns"), Line("# Total count is")],
-        COUNTS,
-    ),
     ("a result of the OSU benchmarks", &[Line("# OSU ")], TIMES_OF_MPI),
     (
         "a result of the Intel MPI benchmarks",
@@ -95,9 +94,8 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
     ),
     (
         "a trace of MPI calls by liballprof",
-        &[Line("MPI_Init:"), Line("# alltrace")],
-        "it holds no detours. Make a GOAL schedule of all ranks' files with LogGOPSim's Schedgen (`-p trace`), and simulate that: \
-         `colony sim --goal FILE`",
+        &[Line("MPI_Init:"), Line("# htor's PMPI Tracer"), Line("# alltrace")],
+        "it holds no detours. Simulate the folder that has the files of all ranks: `colony sim --goal FOLDER`",
     ),
     ("a GOAL schedule", &[Line("num_ranks ")], "simulate it with `colony sim --goal FILE`"),
 ];

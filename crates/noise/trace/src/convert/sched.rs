@@ -12,6 +12,7 @@ use std::io::BufRead;
 
 use super::ftrace::{self, Losses, LostOn, Place, Ran, instants, is_idle_thread, overwritten};
 use super::text::{Header, Lines};
+use super::traced::Traced;
 use crate::Source;
 use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
 
@@ -147,6 +148,7 @@ struct Cpu {
 struct File {
     header: Header,
     losses: Losses,
+    traced: Traced,
     trace: TraceBuilder,
     cpus: BTreeMap<u16, Cpu>,
     ran: Ran,
@@ -163,6 +165,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
             file.header.comment(&line)?;
             continue;
         }
+        file.traced.line(&line);
         let Some((prefix, event)) = event(&line) else {
             file.other_line(&line);
             continue;
@@ -280,6 +283,7 @@ impl File {
                 self.thread(cpu, &thread, since_ns, last_ns)?;
             }
         }
+        self.traced.check_machines()?;
         let span_ns = last_ns.abs_diff(first_ns);
         let known_ns: BTreeMap<u16, u64> = self.cpus.iter().map(|(cpu, on)| (*cpu, on.known_ns)).collect();
         self.ran.remove_program(
@@ -294,8 +298,10 @@ impl File {
             ));
         }
         let lost_events = self.losses.count(&self.header, &mut self.trace);
+        self.traced.seen.extend(self.cpus.keys());
+        let cpus = self.traced.cpus(&self.header, false, &mut self.trace);
         self.trace.build_foreign(Stated {
-            cpus: Some(self.cpus.keys().map(|cpu| usize::from(*cpu)).collect()),
+            cpus: Some(cpus),
             observed_s: (span_ns > 0).then_some(span_ns as f64 / 1e9),
             start_ns: Some(first_ns),
             lost_events,

@@ -100,18 +100,6 @@ fn a_netgauge_file_of_netgauge_is_read() {
 }
 
 #[test]
-fn chrome_traces_of_others_are_read() {
-    for text in [
-        r#"[{"ph":"M","name":"process_name","pid":1,"tid":"x","args":{"a":[1]}},{"ph":"X","name":"irq:eth0","pid":1,"tid":3,"ts":1.5,"dur":2,"args":{}}]"#,
-        r#"{"x":{"y":[]},"traceEvents":[{"tid":3,"dur":2.000,"ts":15e-1,"ph":"X","pid":1,"name":"irq:eth0","cat":"q"}],"displayTimeUnit":"ms"}"#,
-    ] {
-        let trace = parse(text.as_bytes(), Format::Chrome).expect("valid");
-        assert_eq!(rows(&trace), [(3, 1500, 2000, "irq:eth0".into())]);
-        assert_eq!(trace.detours[0].node, 1);
-    }
-}
-
-#[test]
 fn an_hdr_log_counts_every_detour() {
     use hdrhistogram::serialization::{Deserializer, interval_log::*};
     let trace = sample(5000);

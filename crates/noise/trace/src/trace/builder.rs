@@ -156,6 +156,17 @@ impl TraceBuilder {
         self.detours.retain(|d| sources.get(usize::from(d.source)).is_none_or(|source| keep(d, source)));
     }
 
+    /// Moves each detour to another CPU, and removes those for which there is `None`.
+    pub(crate) fn move_lanes(&mut self, to: impl Fn(Lane) -> Option<Lane>) {
+        self.detours.retain_mut(|d| {
+            let lane = to(d.lane());
+            if let Some(Lane { node, cpu }) = lane {
+                (d.node, d.cpu) = (node, cpu);
+            }
+            lane.is_some()
+        });
+    }
+
     /// Removes copies of rows, with a note, and refuses rows that take more than all of a CPU's time.
     fn check_net_lengths(&mut self, observed_s: f64) -> Result<(), Problem> {
         let rows = self.detours.len();

@@ -39,6 +39,10 @@ impl TraceError {
     }
 }
 
+/// The columns of a trace in Parquet, for an error.
+const TRACE_COLUMNS: &str = "a trace has whole numbers in the columns start_ns and duration_ns, and may have whole numbers in node and cpu and \
+                             text in source";
+
 /// Problems in the content of a trace.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
@@ -48,17 +52,19 @@ pub enum Problem {
     /// Not Parquet, cut off, or corrupt.
     #[error("this is no whole Parquet file ({0}); it may be cut off or damaged: copy it or measure again")]
     Damaged(String),
-    /// Parquet compressed in a way that was left out of this build.
+    /// Parquet compressed in a way that is not read.
     #[error(
-        "its columns are compressed in a way this version does not read ({0}); write it again with Snappy or \
-         without compression"
+        "its column `{column}` is compressed with {packing}, which this version does not read; write it again with Snappy, zstd or \
+         gzip, in pandas with `compression=\"zstd\"`"
     )]
-    Compression(String),
+    Compression {
+        /// The column.
+        column: &'static str,
+        /// The name of the compression.
+        packing: String,
+    },
     /// Parquet, but not with the columns of a trace.
-    #[error(
-        "this Parquet file is no noise trace: {0}; a trace has whole numbers in the columns start_ns and duration_ns, and may have \
-         whole numbers in node and cpu and text in source"
-    )]
+    #[error("this Parquet file cannot be read as a noise trace: {0} ({TRACE_COLUMNS})")]
     NotATrace(String),
     /// A schema of another version.
     #[error(

@@ -4,10 +4,14 @@
 //! Foreign bytes reach the decoder: everything it says is checked, nothing is allocated on a file's word
 //! alone, and a panic in it ends as an error.
 
+mod arrow;
 mod columns;
+#[cfg(test)]
+mod files_tests;
 mod pages;
 
 use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
@@ -15,13 +19,15 @@ use std::sync::{Arc, Once};
 use parquet::basic::{Compression, Encoding, LogicalType, Repetition, Type as Physical};
 use parquet::data_type::{ByteArray, ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::metadata::{KeyValue, ParquetMetaData};
+use parquet::file::metadata::{KeyValue, ParquetMetaData, ParquetMetaDataReader};
 use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder};
-use parquet::file::reader::{ChunkReader, FileReader, SerializedFileReader};
+use parquet::file::reader::ChunkReader;
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{ColumnPath, Type};
 
+use self::arrow::Unit;
 use self::columns::{BATCH, Layout, damaged};
+use self::pages::Group;
 use super::{Detour, NO_CPU, Problem, Stated, Trace, TraceBuilder, TraceMeta};
 
 /// Name of the metadata that holds a [`TraceMeta`] as JSON.
@@ -137,23 +143,16 @@ pub(crate) fn read(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
 }
 
 fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
-    let file = SerializedFileReader::new(file).map_err(damaged)?;
-    let parquet = file.metadata();
-    let (meta, stated) = meta(parquet)?;
-    for column in parquet.row_groups().iter().flat_map(|g| g.columns()) {
-        match column.compression() {
-            Compression::UNCOMPRESSED | Compression::SNAPPY => {}
-            other => return Err(Problem::Compression(other.to_string())),
-        }
-    }
+    let parquet = ParquetMetaDataReader::new().parse_and_finish(&file).map_err(damaged)?;
+    let file = &Arc::new(file);
+    let (meta, stated) = meta(&parquet)?;
     let mut trace = TraceBuilder::new();
     let rows = usize::try_from(parquet.file_metadata().num_rows());
     trace.expect(rows.map_err(|_| Problem::TooManyDetours)?)?;
     let found = parquet.file_metadata().schema_descr().columns();
-    let layout = Layout::of(found.iter().map(AsRef::as_ref))?;
-    for group in 0..file.num_row_groups() {
-        let group = file.get_row_group(group).map_err(damaged)?;
-        layout.push(&mut trace, group.as_ref())?;
+    let layout = Layout::of(found.iter().map(AsRef::as_ref), &durations(&parquet)?)?;
+    for metadata in parquet.row_groups() {
+        layout.push(&mut trace, &Group { file, metadata })?;
     }
     if let Some(meta) = meta {
         return trace.build(meta);
@@ -164,13 +163,32 @@ fn decode(file: impl ChunkReader + 'static) -> Result<Trace, Problem> {
     if !layout.has_cpus() {
         trace.note(NO_CPU);
     }
+    layout.notes().for_each(|note| trace.note(note));
     trace.build_foreign(stated)
+}
+
+/// The keys and values of a file's metadata.
+fn pairs(file: &ParquetMetaData) -> impl Iterator<Item = (&str, &str)> + Clone {
+    let pairs = file.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
+    pairs.iter().filter_map(|p| Some((p.key.as_str(), p.value.as_deref()?)))
+}
+
+/// The columns that hold durations.
+fn durations(file: &ParquetMetaData) -> Result<BTreeMap<String, Unit>, Problem> {
+    let Some((_, schema)) = pairs(file).find(|(key, _)| *key == arrow::KEY) else {
+        return Ok(BTreeMap::new());
+    };
+    arrow::durations(schema).ok_or_else(|| {
+        Problem::Damaged(format!(
+            "its metadata `{}` cannot be read, which names the units of its times",
+            arrow::KEY
+        ))
+    })
 }
 
 /// The metadata of a trace that Colony wrote; for that of another tool, what its metadata states.
 fn meta(file: &ParquetMetaData) -> Result<(Option<TraceMeta>, Stated), Problem> {
-    let pairs = file.file_metadata().key_value_metadata().map_or(&[][..], Vec::as_slice);
-    let pairs = pairs.iter().filter_map(|p| Some((p.key.as_str(), p.value.as_deref()?)));
+    let pairs = pairs(file);
     match pairs.clone().find(|(key, _)| *key == META_KEY) {
         Some((_, json)) => Ok((Some(TraceMeta::from_json(json)?), Stated::default())),
         None => Ok((None, Stated::of_pairs(pairs)?)),
@@ -202,6 +220,7 @@ fn quietly<T>(f: impl FnOnce() -> T) -> Option<T> {
 mod tests {
     use super::*;
     use crate::trace::synthetic::{any_trace, sample};
+    use ::parquet::file::reader::{FileReader, SerializedFileReader};
     use proptest::prelude::*;
 
     fn bytes(trace: &Trace) -> Vec<u8> {
@@ -404,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn text_in_an_encoding_whose_lengths_could_ask_for_any_memory_is_refused_by_name() {
+    fn text_whose_lengths_could_ask_for_any_memory_is_refused_by_name() {
         let schema = Arc::new(schema(&COLUMNS).expect("valid"));
         for encoding in [Encoding::DELTA_BYTE_ARRAY, Encoding::DELTA_LENGTH_BYTE_ARRAY] {
             let json = TraceMeta::default().to_json().expect("finite");
@@ -425,8 +444,15 @@ mod tests {
             write_column::<ByteArrayType, _>(&mut group, &rows, |_| "irq:a".into()).expect("memory");
             group.close().expect("memory");
             writer.close().expect("memory");
-            let error = parse(out).expect_err("refused").to_string();
-            assert!(error.contains(&encoding.to_string()) && error.contains("dictionary"), "{error}");
+            match (encoding, parse(out)) {
+                (Encoding::DELTA_LENGTH_BYTE_ARRAY, read) => {
+                    assert_eq!(read.expect("bounded").detours.len(), 10)
+                }
+                (_, refused) => {
+                    let error = refused.expect_err("refused").to_string();
+                    assert!(error.contains("`source` is text in the encoding DELTA_BYTE_ARRAY"), "{error}");
+                }
+            }
         }
     }
 

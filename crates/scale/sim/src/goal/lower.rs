@@ -32,9 +32,7 @@ const MOST_OPERATIONS: u128 = 1 << 29;
 /// # Ok::<(), colony_sim::SimError>(())
 /// ```
 pub fn lower(program: &Program, machine: &Machine, nodes: u32, seed: Key) -> Result<Schedule, SimError> {
-    // what a message costs tells its size, on a machine that takes 1 ns a byte for it
-    let rule = LogGops { gap_per_byte_ps: 1000, overhead_per_byte_ps: 0, ..machine.loggops };
-    let plan = Plan::new(program, &Machine { loggops: rule, ..machine.clone() }, nodes)?;
+    let plan = plan(program, machine, nodes)?;
     let bad = |fault: String| SimError::bad_program(&program.name, fault);
     let ranks = machine.layout(nodes)?.ranks();
     let each = operations(&plan.body)
@@ -46,15 +44,7 @@ pub fn lower(program: &Program, machine: &Machine, nodes: u32, seed: Key) -> Res
              level engine, which needs no schedule"
         )));
     }
-    let mut writer = Writer {
-        builder: Builder::new(ranks),
-        key: seed.part(IMBALANCE),
-        eager_bytes: rule.eager_bytes,
-        rank: 0,
-        tag: 0,
-        computes: 0,
-        after: Vec::new(),
-    };
+    let mut writer = Writer::new(ranks, machine.loggops.eager_bytes, seed);
     let built = (0..ranks).try_for_each(|rank| {
         (writer.rank, writer.tag, writer.computes) = (rank, 0, 0);
         writer.after.clear();
@@ -64,6 +54,12 @@ pub fn lower(program: &Program, machine: &Machine, nodes: u32, seed: Key) -> Res
         writer.builder.next_rank()
     });
     built.and_then(|()| writer.builder.finish()).map_err(|e| bad(format!("makes no schedule: {e}")))
+}
+
+/// The plan of `program`, in which what a message costs tells its size: the machine takes 1 ns a byte for it.
+pub(super) fn plan(program: &Program, machine: &Machine, nodes: u32) -> Result<Plan, SimError> {
+    let rule = LogGops { gap_per_byte_ps: 1000, overhead_per_byte_ps: 0, ..machine.loggops };
+    Plan::new(program, &Machine { loggops: rule, ..machine.clone() }, nodes)
 }
 
 /// Operations of a rank, at most; `None` where hardware is asked for.
@@ -85,20 +81,28 @@ fn operations(body: &[Op]) -> Option<u128> {
 
 type Done = Result<(), super::BuildError>;
 
-struct Writer {
-    builder: Builder,
+/// Writes out what one rank after the other does.
+pub(super) struct Writer {
+    pub(super) builder: Builder,
     key: Key,
     eager_bytes: u64,
-    rank: u32,
+    pub(super) rank: u32,
+    /// Added to the number of every other rank, so that a collective may have another root than rank 0.
+    pub(super) shift: u32,
     /// Every message of a rank has its own.
-    tag: u32,
+    pub(super) tag: u32,
     computes: u64,
     /// The operations that the next one requires: number, and true if it requires the start only.
-    after: Vec<(u32, bool)>,
+    pub(super) after: Vec<(u32, bool)>,
 }
 
 impl Writer {
-    fn body(&mut self, body: &[Op], ranks: u32) -> Done {
+    pub(super) fn new(ranks: u32, eager_bytes: u64, seed: Key) -> Self {
+        let (builder, key) = (Builder::new(ranks), seed.part(IMBALANCE));
+        Self { builder, key, eager_bytes, rank: 0, shift: 0, tag: 0, computes: 0, after: Vec::new() }
+    }
+
+    pub(super) fn body(&mut self, body: &[Op], ranks: u32) -> Done {
         body.iter().try_for_each(|op| match op {
             Op::Compute { ns, imbalance } => {
                 let key = self.key.part(self.computes);
@@ -116,7 +120,14 @@ impl Writer {
     }
 
     /// Adds an operation after what it requires; the next one comes after it.
-    fn add(&mut self, kind: Kind, size: u64, peer: u32, tag: u32) -> Result<u32, super::BuildError> {
+    pub(super) fn add(
+        &mut self,
+        kind: Kind,
+        size: u64,
+        peer: u32,
+        tag: u32,
+    ) -> Result<u32, super::BuildError> {
+        let peer = if self.shift > 0 { (peer + self.shift) % self.builder.ranks() } else { peer };
         let number = self.builder.add(Operation { kind, size, peer, tag, cpu: 0, nic: 0 })?;
         for (on, start_only) in self.after.drain(..) {
             self.builder.require(number, on, start_only)?;
@@ -131,7 +142,7 @@ impl Writer {
         cost.transfer_ns + u64::from(!none)
     }
 
-    fn compute(&mut self, ns: u64) -> Done {
+    pub(super) fn compute(&mut self, ns: u64) -> Done {
         self.add(Kind::Calc, ns, 0, 0).map(|_| ())
     }
 

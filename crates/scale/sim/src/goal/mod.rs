@@ -6,8 +6,12 @@
 mod binary;
 mod build;
 mod fault;
+mod foreign;
 mod link;
 mod lower;
+mod mpi;
+#[cfg(test)]
+mod mpi_tests;
 mod packed;
 mod parallel;
 mod partner;
@@ -28,6 +32,7 @@ pub use schedule::{ANY, Kind, Operation, Requirement, Schedule};
 pub(crate) use schedule::{Packed, Shape, Waiter};
 
 pub use lower::lower;
+pub use mpi::MpiError;
 
 pub use binary::{read_binary, write_binary};
 pub use text::{read_text, write_text};
@@ -53,6 +58,19 @@ pub enum GoalError {
         /// The text found, and the text expected.
         fault: String,
     },
+    /// Traces of MPI calls that make no schedule.
+    #[error(transparent)]
+    Mpi(#[from] MpiError),
+    /// A file of another kind.
+    #[error("{file} is {kind}, and no schedule in GOAL; {remedy}")]
+    Foreign {
+        /// The file's name.
+        file: String,
+        /// What the file is.
+        kind: &'static str,
+        /// The way to a schedule.
+        remedy: &'static str,
+    },
     /// Bytes that are no binary GOAL, or a schedule that makes no sense.
     #[error("{file}, byte {offset}: {fault}")]
     Binary {
@@ -69,19 +87,29 @@ impl GoalError {
     /// True if the schedule itself is at fault, and not the system that should give it.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Text { .. } | Self::Binary { .. })
+        match self {
+            Self::Io { .. } | Self::Mpi(MpiError::Io { .. }) => false,
+            Self::Text { .. } | Self::Binary { .. } | Self::Foreign { .. } | Self::Mpi(_) => true,
+        }
     }
 }
 
-/// Reads a schedule in GOAL, binary or text, as its first bytes tell.
+/// Reads a schedule in GOAL, binary or text, as its first bytes tell. A folder is that of the traces that liballprof wrote, one of each
+/// rank (`pmpi-trace-rank-0.txt`, …); they become a schedule.
 ///
 /// # Errors
 /// [`GoalError`] with file, line or byte, and what is wrong there.
 pub fn read(path: &Path) -> Result<Schedule, GoalError> {
+    if path.is_dir() {
+        return Ok(mpi::read_folder(path)?);
+    }
     let file = path.display().to_string();
     let io = |error| GoalError::Io { file: file.clone(), error };
     let mut reader = BufReader::with_capacity(1 << 20, File::open(path).map_err(io)?);
     let head = reader.fill_buf().map_err(io)?;
+    if let Some((kind, remedy)) = foreign::kind(head) {
+        return Err(GoalError::Foreign { file, kind, remedy });
+    }
     let is_binary = head.starts_with(&binary::MAGIC.to_le_bytes()) || head.contains(&0);
     if let Some(schedule) = parallel::read(path, is_binary) {
         return Ok(schedule);

@@ -40,7 +40,8 @@ pub(crate) struct Args {
     /// Cores of a node [default: those of the node that the trace is from]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) cores: Option<u32>,
-    /// Run this schedule in GOAL, text or binary, instead of a program; its ranks are one a node
+    /// Run this schedule in GOAL, text or binary, instead of a program; its ranks are one a node. Of a folder: the
+    /// traces of MPI calls that liballprof wrote there
     #[arg(long, value_name = "FILE")]
     pub(super) goal: Option<PathBuf>,
     /// Fit a machine profile to results of `colony bench --json`; without any, run the benchmarks here on two

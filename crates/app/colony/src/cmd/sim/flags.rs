@@ -10,6 +10,7 @@ use colony_sim::source::Phase;
 use colony_sim::spec::{Leibniz, MachineSpec, ProgramSpec, Repeated, Scenario, SchedulerSpec, SourceSpec};
 use colony_time::DutyCycle;
 
+use crate::exit::wrong;
 use crate::words::{Ns, duty, ns};
 
 /// Flags that describe a scenario without a file.
@@ -127,11 +128,47 @@ impl Flags {
             }
         }
         self.put_noise(scenario);
-        for (path, values) in &self.sweep {
-            scenario.sweep.insert(path.clone(), values.clone());
-        }
+        self.put_sweeps(scenario)?;
         self.check_effect(scenario)?;
         Ok(scenario.check()?)
+    }
+
+    /// Adds the sweeps, and refuses one that replaces the value of another option: one of the two would have no effect.
+    fn put_sweeps(&self, scenario: &mut Scenario) -> anyhow::Result<()> {
+        for (i, (path, values)) in self.sweep.iter().enumerate() {
+            if self.sweep[..i].iter().any(|(other, _)| other == path) {
+                return Err(wrong(format!(
+                    "--sweep gives `{path}` twice. Write all values in one: {path}=V,V"
+                )));
+            }
+            scenario.sweep.insert(path.clone(), values.clone());
+        }
+        let places = [
+            ("--noise", "noise", !self.noise.is_empty()),
+            ("--trace", "noise", !self.trace.is_empty()),
+            ("--phase", "noise.*.phase", self.phase.is_some()),
+            ("--nodes", "nodes", self.nodes.is_some()),
+            ("--op", "program.name", self.op.is_some()),
+            ("--bytes", "program.bytes", self.bytes.is_some()),
+            ("--work", "program.work", self.work.is_some()),
+            ("--algorithm", "program.algorithm", self.algorithm.is_some()),
+            ("--iterations", "program.iterations", self.iterations.is_some()),
+            ("--schedulers", "schedulers", self.schedulers.is_some()),
+            ("--period", "schedulers.*.period", self.period.is_some()),
+            ("--duty", "schedulers.*.duty_cycle", self.duty.is_some()),
+            ("--machine", "machine", self.machine.is_some()),
+            ("--ranks-per-node", "ranks_per_node", self.ranks_per_node.is_some()),
+            ("--seed", "seed", self.seed.is_some()),
+            ("--repetitions", "repetitions", self.repetitions.is_some()),
+        ];
+        for (option, place, _) in places.into_iter().filter(|(.., is_given)| *is_given) {
+            if let Some(path) = scenario.sweep.keys().find(|path| replaces(path, place)) {
+                return Err(wrong(format!(
+                    "{option} has no effect: the sweep of `{path}` replaces its value. Leave {option} or the sweep out"
+                )));
+            }
+        }
+        Ok(())
     }
 
     /// Refuses options that change nothing in `scenario`.
@@ -157,7 +194,7 @@ impl Flags {
             ),
         ] {
             if is_given && !has_effect {
-                return Err(crate::exit::wrong(format!("{option} has no effect: {why}")));
+                return Err(wrong(format!("{option} has no effect: {why}")));
             }
         }
         Ok(())
@@ -189,13 +226,26 @@ impl Flags {
     }
 }
 
+/// True if a sweep of `path` replaces the value at `place`: the value itself, or all that it is in. A `*` in a place stands for the
+/// elements of a list.
+fn replaces(path: &str, place: &str) -> bool {
+    let Some((list, key)) = place.split_once(".*.") else {
+        return place.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+    };
+    path == list
+        || path.strip_prefix(list).and_then(|rest| rest.strip_prefix('.')).is_some_and(|inside| {
+            // the element itself, or this key of it
+            !inside.contains('.') || inside.rsplit('.').next() == Some(key)
+        })
+}
+
 /// A profile, or the file of one.
 fn machine_of(word: &str) -> anyhow::Result<MachineSpec> {
     Ok(match word.ends_with(".toml") {
         true => {
             let text =
                 std::fs::read_to_string(word).with_context(|| format!("reading the machine {word}"))?;
-            let machine = Machine::from_toml(&text, word).map_err(|e| crate::exit::wrong(e.to_string()))?;
+            let machine = Machine::from_toml(&text, word).map_err(|e| wrong(e.to_string()))?;
             MachineSpec::Given(Box::new(machine))
         }
         false => MachineSpec::Named(word.to_owned()),
@@ -251,4 +301,32 @@ fn swept(text: &str) -> Result<(String, Vec<toml::Value>), String> {
         parsed.and_then(|mut t| t.remove("v")).unwrap_or_else(|| toml::Value::String(word.to_owned()))
     };
     Ok((path.trim().to_owned(), values.split(',').map(|w| value(w.trim())).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replaces;
+
+    #[test]
+    fn a_sweep_replaces_a_value_and_all_that_is_in_it() {
+        for (path, place) in [
+            ("seed", "seed"),
+            ("program", "program.bytes"),
+            ("program.bytes", "program.bytes"),
+            ("schedulers", "schedulers.*.period"),
+            ("schedulers.coordinated", "schedulers.*.period"),
+            ("schedulers.1.coordinated.period", "schedulers.*.period"),
+            ("noise.tick.phase", "noise.*.phase"),
+        ] {
+            assert!(replaces(path, place), "{path}");
+        }
+        for (path, place) in [
+            ("program.byte", "program.bytes"),
+            ("noise.tick.leibniz.mean", "noise"),
+            ("schedulers.coordinated.duty_cycle", "schedulers.*.period"),
+            ("noise.tick.periodic.length", "noise.*.phase"),
+        ] {
+            assert!(!replaces(path, place), "{path}");
+        }
+    }
 }

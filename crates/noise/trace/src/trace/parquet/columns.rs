@@ -2,18 +2,19 @@
 //! The columns of a Parquet file that hold a trace: where they are, of which types, and their rows.
 //!
 //! Data tools write numbers of the width and the sign that they calculate with, and columns whose values may be missing. So any type of
-//! whole number is read, and a value out of range is an error.
+//! whole number is read, and a value out of range is an error. Instants and lengths may be timestamps and durations of any unit, too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
-use parquet::basic::{ConvertedType, LogicalType, TimeUnit, Type as Physical};
+use parquet::basic::{ConvertedType, Encoding, LogicalType, TimeUnit, Type as Physical};
 use parquet::column::reader::ColumnReaderImpl;
 use parquet::data_type::{ByteArrayType, DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
-use parquet::file::reader::RowGroupReader;
+use parquet::file::reader::ChunkReader;
 use parquet::schema::types::ColumnDescriptor;
 
-use super::pages::BoundedPages;
+use super::arrow::Unit;
+use super::pages::Group;
 use crate::Source;
 use crate::trace::{Detour, Problem, TraceBuilder};
 
@@ -31,6 +32,8 @@ struct Numbers {
     at: usize,
     is_wide: bool,
     is_signed: bool,
+    /// The unit of a time.
+    unit: Unit,
 }
 
 /// The places of a trace's columns in a file.
@@ -44,40 +47,50 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// The places in a file with the columns `found`.
+    /// The places in a file with the columns `found`, of which `durations` are durations.
     ///
     /// # Errors
     /// [`Problem::NotATrace`]: a column is missing or of another type.
-    pub(super) fn of<'a>(found: impl Iterator<Item = &'a ColumnDescriptor> + Clone) -> Result<Self, Problem> {
+    pub(super) fn of<'a>(
+        found: impl Iterator<Item = &'a ColumnDescriptor> + Clone,
+        durations: &BTreeMap<String, Unit>,
+    ) -> Result<Self, Problem> {
         let column =
             |name: &str| found.clone().enumerate().find(|(_, column)| column.path().parts() == [name]);
-        let other_type = |name: &str, column: &ColumnDescriptor, expected: &str| {
-            let kind = match column.logical_type_ref() {
-                Some(kind) => format!("{kind:?}"),
-                None => column.physical_type().to_string(),
-            };
-            Problem::NotATrace(format!("its column `{name}` is {kind} and must be {expected}"))
-        };
-        let numbers = |name: &'static str| match column(name) {
+        let numbers = |name: &'static str, times: Times| match column(name) {
             None => Ok(None),
-            Some((at, column)) => match whole_number(column) {
-                Some((is_wide, is_signed)) => Ok(Some(Numbers { name, at, is_wide, is_signed })),
-                None => Err(other_type(name, column, "a whole number (of nanoseconds, if it is a time)")),
+            Some((at, column)) => match whole_number(column, times, durations.get(name).copied()) {
+                Some((is_signed, unit)) => {
+                    let is_wide = column.physical_type() == Physical::INT64;
+                    Ok(Some(Numbers { name, at, is_wide, is_signed, unit }))
+                }
+                None => Err(other_type(name, column, durations, times.expected())),
             },
         };
-        let required =
-            |name| numbers(name)?.ok_or_else(|| Problem::NotATrace(format!("it has no column `{name}`")));
+        let required = |name, times| {
+            numbers(name, times)?.ok_or_else(|| Problem::NotATrace(format!("it has no column `{name}`")))
+        };
         let source = match column("source") {
             None => None,
             Some((at, column)) if is_text(column) => Some(at),
-            Some((_, column)) => return Err(other_type("source", column, "text")),
+            Some((_, column)) => {
+                return Err(other_type("source", column, durations, "text; write it as strings"));
+            }
         };
         Ok(Self {
-            node: numbers("node")?,
-            cpu: numbers("cpu")?,
-            start_ns: required("start_ns")?,
-            duration_ns: required("duration_ns")?,
+            node: numbers("node", Times::None)?,
+            cpu: numbers("cpu", Times::None)?,
+            start_ns: required("start_ns", Times::Instants)?,
+            duration_ns: required("duration_ns", Times::Lengths)?,
             source,
+        })
+    }
+
+    /// Notes on times that are not in nanoseconds.
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
+        let coarse = [self.start_ns, self.duration_ns].into_iter().filter(|n| n.unit != Unit::Nanos);
+        coarse.map(|n| {
+            format!("the column `{0}` counts in {1}: its times are known to 1 {1}", n.name, n.unit.name())
         })
     }
 
@@ -90,7 +103,11 @@ impl Layout {
     ///
     /// # Errors
     /// [`Problem`]: the rows are damaged, or a value is missing or out of range.
-    pub(super) fn push(&self, trace: &mut TraceBuilder, group: &dyn RowGroupReader) -> Result<(), Problem> {
+    pub(super) fn push<R: ChunkReader + 'static>(
+        &self,
+        trace: &mut TraceBuilder,
+        group: &Group<'_, R>,
+    ) -> Result<(), Problem> {
         let mut node = self.node.map(|n| NumberColumn::<u32>::new(group, n)).transpose()?;
         let mut cpu = self.cpu.map(|n| NumberColumn::<u64>::new(group, n)).transpose()?;
         let mut start_ns = NumberColumn::<i64>::new(group, self.start_ns)?;
@@ -99,7 +116,7 @@ impl Layout {
             self.source.map(|at| Column::<ByteArrayType>::new(group, at, "source")).transpose()?;
         let unexplained = if names.is_none() { trace.source(&Source::Unexplained)? } else { 0 };
         let mut known = HashMap::new();
-        let mut left = group.metadata().num_rows();
+        let mut left = group.metadata.num_rows();
         loop {
             let rows = start_ns.next(trace.len())?;
             let others = [
@@ -149,31 +166,90 @@ impl Layout {
     }
 }
 
-/// Whether a column of whole numbers has 64 bits, and a sign; `None` for another type. Instants and lengths in nanoseconds are numbers.
-fn whole_number(column: &ColumnDescriptor) -> Option<(bool, bool)> {
-    let is_wide = match column.physical_type() {
-        Physical::INT32 => false,
-        Physical::INT64 => true,
-        _ => return None,
-    };
+/// The times that a column may hold instead of whole numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Times {
+    None,
+    /// Timestamps, and durations since an instant.
+    Instants,
+    /// Durations.
+    Lengths,
+}
+
+impl Times {
+    /// The types of such a column, and how to write one, for an error.
+    const fn expected(self) -> &'static str {
+        match self {
+            Self::None => "a whole number; write it as int64",
+            Self::Instants => {
+                "a whole number of nanoseconds or a timestamp; write it as int64, in pandas with `.astype(\"int64\")`"
+            }
+            Self::Lengths => {
+                "a whole number of nanoseconds or a duration; write it as int64, in pandas with `.astype(\"int64\")`"
+            }
+        }
+    }
+}
+
+/// Whether a column of whole numbers has a sign, and the unit if it may hold times; `None` for another type.
+fn whole_number(column: &ColumnDescriptor, times: Times, duration: Option<Unit>) -> Option<(bool, Unit)> {
+    if !matches!(column.physical_type(), Physical::INT32 | Physical::INT64) || column.max_rep_level() > 0 {
+        return None;
+    }
+    if duration.is_some() {
+        return duration.filter(|_| times != Times::None).map(|unit| (true, unit));
+    }
     let is_signed = match (column.logical_type_ref(), column.converted_type()) {
         (Some(LogicalType::Integer(int)), _) => int.is_signed,
-        (Some(LogicalType::Timestamp(time)), _) => {
-            return (time.unit == TimeUnit::NANOS).then_some((is_wide, true));
+        (Some(LogicalType::Timestamp(time)), _) if times == Times::Instants => {
+            return Some((true, unit_of(time.unit)));
         }
         (Some(_), _) => return None,
         (
             None,
             ConvertedType::UINT_8 | ConvertedType::UINT_16 | ConvertedType::UINT_32 | ConvertedType::UINT_64,
         ) => false,
-        (None, ConvertedType::NONE) => true,
         (
             None,
-            ConvertedType::INT_8 | ConvertedType::INT_16 | ConvertedType::INT_32 | ConvertedType::INT_64,
+            ConvertedType::NONE
+            | ConvertedType::INT_8
+            | ConvertedType::INT_16
+            | ConvertedType::INT_32
+            | ConvertedType::INT_64,
         ) => true,
         (None, _) => return None,
     };
-    (column.max_rep_level() == 0).then_some((is_wide, is_signed))
+    Some((is_signed, Unit::Nanos))
+}
+
+fn unit_of(unit: TimeUnit) -> Unit {
+    match unit {
+        TimeUnit::MILLIS => Unit::Millis,
+        TimeUnit::MICROS => Unit::Micros,
+        TimeUnit::NANOS => Unit::Nanos,
+    }
+}
+
+/// The error about a column of another type than `expected`.
+fn other_type(
+    name: &str,
+    column: &ColumnDescriptor,
+    durations: &BTreeMap<String, Unit>,
+    expected: &str,
+) -> Problem {
+    let kind = match (durations.get(name), column.logical_type_ref(), column.converted_type()) {
+        (Some(unit), ..) => format!("a duration in {}", unit.name()),
+        (_, Some(LogicalType::Timestamp(time)), _) => format!("a timestamp in {}", unit_of(time.unit).name()),
+        (_, Some(LogicalType::Time(time)), _) => format!("a time of day in {}", unit_of(time.unit).name()),
+        (_, Some(LogicalType::Decimal(decimal)), _) => {
+            format!("decimal({},{})", decimal.precision, decimal.scale)
+        }
+        (_, Some(kind), _) => format!("{kind:?}"),
+        (_, None, ConvertedType::NONE) => column.physical_type().to_string(),
+        (_, None, kind) => format!("{} ({kind})", column.physical_type()),
+    };
+    let list = if column.max_rep_level() > 0 { "a list of " } else { "" };
+    Problem::NotATrace(format!("its column `{name}` is {list}{kind} and must be {expected}"))
 }
 
 fn is_text(column: &ColumnDescriptor) -> bool {
@@ -194,11 +270,24 @@ struct Column<T: DataType> {
 }
 
 impl<T: DataType> Column<T> {
-    fn new(group: &dyn RowGroupReader, at: usize, name: &'static str) -> Result<Self, Problem> {
-        let is_optional = group.metadata().schema_descr().column(at).max_def_level() > 0;
-        let descriptor = group.metadata().schema_descr().column(at);
+    fn new<R: ChunkReader + 'static>(
+        group: &Group<'_, R>,
+        at: usize,
+        name: &'static str,
+    ) -> Result<Self, Problem> {
+        let descriptor = group.metadata.schema_descr().column(at);
+        let is_optional = descriptor.max_def_level() > 0;
+        if group.metadata.column(at).encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY) {
+            return Err(Problem::NotATrace(format!(
+                "its column `{name}` is text in the encoding DELTA_BYTE_ARRAY, which this version does not read; write it with a dictionary"
+            )));
+        }
         let least_bytes = if T::get_physical_type() == Physical::INT64 { 8 } else { 4 };
-        let pages = BoundedPages::new(group.get_column_page_reader(at).map_err(damaged)?, least_bytes);
+        let Some(pages) = group.pages(at, least_bytes).map_err(damaged)? else {
+            let packing = format!("{:?}", group.metadata.column(at).compression());
+            let packing = packing.split('(').next().unwrap_or_default().to_owned();
+            return Err(Problem::Compression { column: name, packing });
+        };
         let reader = ColumnReaderImpl::<T>::new(descriptor, Box::new(pages));
         Ok(Self { name, reader, levels: is_optional.then(Vec::new), values: Vec::new() })
     }
@@ -224,6 +313,7 @@ impl<T: DataType> Column<T> {
 struct NumberColumn<T> {
     column: Width,
     is_signed: bool,
+    unit: Unit,
     values: Vec<T>,
 }
 
@@ -232,21 +322,22 @@ enum Width {
     Wide(Column<Int64Type>),
 }
 
-impl<T: Default + TryFrom<i64> + TryFrom<u64>> NumberColumn<T> {
-    fn new(
-        group: &dyn RowGroupReader,
-        Numbers { name, at, is_wide, is_signed }: Numbers,
+impl<T: Default + TryFrom<i64> + TryFrom<u64> + TryFrom<i128>> NumberColumn<T> {
+    fn new<R: ChunkReader + 'static>(
+        group: &Group<'_, R>,
+        Numbers { name, at, is_wide, is_signed, unit }: Numbers,
     ) -> Result<Self, Problem> {
         let column = match is_wide {
             false => Width::Narrow(Column::new(group, at, name)?),
             true => Width::Wide(Column::new(group, at, name)?),
         };
-        Ok(Self { column, is_signed, values: Vec::new() })
+        Ok(Self { column, is_signed, unit, values: Vec::new() })
     }
 
     /// Reads the next rows, of which `before` rows are before. Returns their number.
     fn next(&mut self, before: usize) -> Result<usize, Problem> {
         let (is_signed, out) = (self.is_signed, &mut self.values);
+        let ns = i128::from(self.unit.ns());
         match &mut self.column {
             Width::Narrow(column) => {
                 column.next()?;
@@ -260,6 +351,7 @@ impl<T: Default + TryFrom<i64> + TryFrom<u64>> NumberColumn<T> {
                 column.next()?;
                 let (name, values) = (column.name, column.values.iter());
                 match is_signed {
+                    true if ns > 1 => convert(name, before, values.map(|v| i128::from(*v) * ns), out),
                     true => convert(name, before, values.copied(), out),
                     false => convert(name, before, values.map(|v| v.cast_unsigned()), out),
                 }
