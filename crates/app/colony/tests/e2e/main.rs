@@ -29,6 +29,7 @@ mod runtime;
 mod samples;
 mod signals;
 mod sim;
+mod sim_options;
 mod study;
 mod timeline;
 mod top;
