@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Schedules of one job, one above the other (Colony report, Fig. 2): when each node runs the job, and when all do.
+//! The pictures of schedules (Colony report, Fig. 2): a row for each node shows when it runs the job, a last row when all nodes run it.
 
 use std::fmt::Write as _;
 
@@ -67,7 +67,7 @@ impl Schedule {
         )
     }
 
-    /// Stretches of time as one path of bars, in lane `lane`. What is shorter than a unit is a unit wide.
+    /// The SVG path of `stretches` as bars in lane `lane`. A bar is a unit wide at least.
     fn bars(&self, lane: usize, stretches: impl Iterator<Item = (u64, u64)>) -> String {
         let place = |ns: u64| (u128::from(ns) * u128::from(WIDTH) / u128::from(self.span_ns.max(1))) as u64;
         let (mut path, mut drawn) = (String::new(), 0);
@@ -105,8 +105,8 @@ pub(super) fn section(h: &mut Html, schedules: &[Schedule]) {
         "p",
         &format!(
             "{}, one row each, for {}: blue where the node runs the job, red where it runs something else. The green \
-             row shows when all of them run the job: only then does an operation of all nodes go on. What is shorter than \
-             a pixel is drawn as a pixel; the shares are exact.",
+             row shows when all of them run the job: only then does an operation of all nodes go on. A detour shorter \
+             than a pixel is drawn as a pixel; the shares are exact.",
             number_of(first.nodes.len() as u64, "node"),
             time(first.span_ns as f64)
         ),

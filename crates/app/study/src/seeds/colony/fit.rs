@@ -110,7 +110,7 @@ impl Tried {
 /// The two halves: which figures the parameters are fitted to.
 const HALVES: [[Figure; 2]; 2] = [[Figure::Run, Figure::Allreduce], [Figure::Glob, Figure::DutyCycle]];
 
-/// For each half: the parameters that fit it best, the errors of its figures, and those of the other half.
+/// Fits the parameters to each half. The rows have the parameters and the errors of all figures.
 pub(super) fn both_halves(e: &Experiment, c: &mut Context<'_>) -> Result<Vec<Published>, StudyError> {
     let mut tried = Vec::new();
     for tick_ms in TICKS_MS {

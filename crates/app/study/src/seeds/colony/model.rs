@@ -194,8 +194,8 @@ fn machine(phases: u32) -> Result<Machine, StudyError> {
     Ok(Machine { hardware_reduce: Some(reduce), ..project::blue_gene(1)? })
 }
 
-/// 500,000 allreduces of 32 bytes on `nodes` nodes. Once they wait for daemons at a steady pace, the others are taken to
-/// go on at that pace.
+/// Simulates 500,000 allreduces of 32 bytes on `nodes` nodes. When the operations wait for daemons at a steady pace, the simulation
+/// ends, and the remaining operations count with that pace.
 pub(in crate::seeds) fn total(
     params: &Params,
     chosen: &Chosen,
