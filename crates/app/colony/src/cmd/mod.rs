@@ -35,13 +35,22 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::Context;
 
-/// Reads a trace in any format, as [`read_trace_as`].
+/// Reads a trace in any format for an analysis, as [`read_trace_as`]. Leaves out what lies outside of the observation, and prints how many
+/// detours that concerns.
 fn read_trace(path: &Path) -> Result<colony_trace::Trace, colony_trace::TraceError> {
-    read_trace_as(path, None)
+    let mut trace = read_trace_as(path, None)?;
+    let all = trace.detours.len();
+    match trace.cut_to_observation() {
+        0 => {}
+        cut => note!(
+            "{}: {cut} of {all} detours reach over an edge of the observation or lie outside; only the time inside counts",
+            path.display()
+        ),
+    }
+    Ok(trace)
 }
 
-/// Reads a trace; with `None` its content determines the format. Prints what its reader must know: what was derived because the file does
-/// not state it, and what the edges of the observation cut.
+/// Reads a trace; with `None` its content determines the format. Prints what was derived because the file does not state it.
 fn read_trace_as(
     path: &Path,
     format: Option<colony_trace::convert::Format>,
@@ -49,13 +58,6 @@ fn read_trace_as(
     let trace = colony_trace::convert::read(path, format)?;
     for note in &trace.meta.notes {
         note!("{}: {note}", path.display());
-    }
-    match (trace.cut_at_edges(), trace.detours.len()) {
-        (0, _) => {}
-        (cut, all) => note!(
-            "{}: {cut} of {all} detours reach over an edge of the observation; only the time inside counts",
-            path.display()
-        ),
     }
     Ok(trace)
 }

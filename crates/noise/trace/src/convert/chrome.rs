@@ -9,6 +9,8 @@
 //! observation, which `otherData` tells.
 
 mod lanes;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -99,6 +101,14 @@ fn nanoseconds<T: TryFrom<i128>>(field: &str, value: Option<&RawValue>) -> Resul
     })
 }
 
+/// The kernel's idle thread, as its tracer names it.
+fn is_idle(source: &Source) -> bool {
+    let name = source.to_string();
+    let name = name.strip_prefix("thread:").unwrap_or(&name);
+    let number = name.strip_prefix("swapper").map(|rest| rest.strip_prefix('/').unwrap_or(rest));
+    number.is_some_and(|number| number.bytes().all(|b| b.is_ascii_digit()))
+}
+
 /// The text of a number or a string.
 fn plain(value: Option<&RawValue>) -> &str {
     value.map_or("", |value| value.get().trim_matches('"'))
@@ -109,10 +119,10 @@ fn plain(value: Option<&RawValue>) -> &str {
 struct Events {
     trace: TraceBuilder,
     lanes: Lanes,
-    /// Events that have begun, the innermost last, by row.
-    open: HashMap<u32, Vec<(Source, i64)>>,
-    /// Beginnings without an end, and ends without a beginning.
-    cut: u64,
+    /// Beginnings (with their source) and ends (without) by row, in any order, as the format allows.
+    edges: HashMap<u32, Vec<(i64, Option<Source>)>>,
+    /// Events of the idle thread.
+    idle: u64,
     /// First and last instant of any event.
     span_ns: Option<(i64, i64)>,
 }
@@ -133,27 +143,11 @@ impl Events {
                 let row = self.lanes.row(pid, tid);
                 self.push(row, &source(), start_ns?, duration_ns)
             }
-            "B" => {
-                let (row, start_ns) = (self.lanes.row(pid, tid), start_ns?);
-                self.see(start_ns, start_ns);
-                self.open.entry(row).or_default().push((source(), start_ns));
+            "B" | "E" => {
+                let (row, at_ns) = (self.lanes.row(pid, tid), start_ns?);
+                self.see(at_ns, at_ns);
+                self.edges.entry(row).or_default().push((at_ns, (kind == "B").then(source)));
                 Ok(())
-            }
-            "E" => {
-                let (row, end_ns) = (self.lanes.row(pid, tid), start_ns?);
-                self.see(end_ns, end_ns);
-                let begun = self.open.get_mut(&row).and_then(Vec::pop);
-                let whole = begun.and_then(|(source, start_ns)| {
-                    let ns = end_ns.checked_sub(start_ns)?;
-                    Some((source, start_ns, u64::try_from(ns).ok()?))
-                });
-                match whole {
-                    Some((source, start_ns, duration_ns)) => self.push(row, &source, start_ns, duration_ns),
-                    None => {
-                        self.cut += 1;
-                        Ok(())
-                    }
-                }
             }
             _ => {
                 if let Ok(at_ns) = start_ns {
@@ -184,8 +178,33 @@ impl Events {
         self.span_ns = Some((first.min(start_ns), last.max(end_ns)));
     }
 
+    /// Makes events of beginnings and ends. Returns the number of those without the other.
+    fn pair_edges(&mut self) -> Result<u64, Problem> {
+        let mut single = 0;
+        for (row, mut edges) in std::mem::take(&mut self.edges) {
+            // of one instant, the order of the file counts
+            edges.sort_by_key(|(at_ns, _)| *at_ns);
+            let mut open: Vec<(Source, i64)> = Vec::new();
+            for (at_ns, source) in edges {
+                match (source, open.pop()) {
+                    (Some(source), outer) => open.extend(outer.into_iter().chain([(source, at_ns)])),
+                    (None, Some((source, start_ns))) => {
+                        self.push(row, &source, start_ns, at_ns.abs_diff(start_ns)).map_err(Problem::Json)?;
+                    }
+                    (None, None) => single += 1,
+                }
+            }
+            single += open.len() as u64;
+        }
+        Ok(single)
+    }
+
     fn push(&mut self, row: u32, source: &Source, start_ns: i64, duration_ns: u64) -> Result<(), String> {
         self.see(start_ns, start_ns.saturating_add_unsigned(duration_ns));
+        if is_idle(source) {
+            self.idle += 1;
+            return Ok(());
+        }
         let source = self.trace.source(source).map_err(|e| e.to_string())?;
         let detour = Detour { node: row, cpu: 0, start_ns, duration_ns, source };
         self.trace.push(detour).map_err(|e| e.to_string())
@@ -193,9 +212,12 @@ impl Events {
 
     /// The trace of another tool.
     fn foreign(mut self, pairs: &[(String, String)]) -> Result<Trace, Problem> {
-        self.cut += self.open.values().map(|open| open.len() as u64).sum::<u64>();
+        let single = self.pair_edges()?;
         let mut trace = self.trace;
-        if trace.is_empty() {
+        if self.idle > 0 {
+            trace.note(format!("{} events of the idle thread are no noise: they are left out", self.idle));
+        }
+        if trace.is_empty() && self.idle == 0 {
             return Err(Problem::Empty("complete events (\"ph\":\"X\", or \"B\" and \"E\") in traceEvents"));
         }
         let named = self.lanes.by_name()?;
@@ -210,8 +232,8 @@ impl Events {
         if named.has_nodes_of_processes {
             trace.note("CPUs are named in several processes: the process numbers are taken for nodes");
         }
-        if self.cut > 0 {
-            trace.note(format!("{} events lack their beginning or their end: they are left out", self.cut));
+        if single > 0 {
+            trace.note(format!("{single} events lack their beginning or their end: they are left out"));
         }
         let mut stated = Stated::of_pairs(pairs.iter().map(|(key, value)| (key.as_str(), value.as_str())))?;
         stated.cpus.get_or_insert(named.cpus);
@@ -245,8 +267,10 @@ impl File {
     fn trace(self) -> Result<Trace, Problem> {
         match self.meta {
             Some(meta) => {
-                let lanes = self.events.lanes.by_number()?;
-                let mut trace = self.events.trace;
+                let mut events = self.events;
+                events.pair_edges()?;
+                let lanes = events.lanes.by_number()?;
+                let mut trace = events.trace;
                 trace.move_lanes(|row| lanes.get(row.node as usize).copied().flatten());
                 trace.shift(meta.start_ns);
                 trace.build(meta)

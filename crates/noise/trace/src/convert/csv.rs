@@ -111,12 +111,15 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     }
     match header.meta() {
         Some(meta) => trace.build(meta),
-        None if trace.is_empty() => Err(Problem::Empty("a row for each detour below the header")),
         None => {
+            let stated = header.stated()?;
+            if trace.is_empty() && (stated.observed_s.is_none() || stated.cpus.is_none()) {
+                return Err(Problem::Empty("a row for each detour below the header"));
+            }
             if layout.0[1].is_none() {
                 trace.note(NO_CPU);
             }
-            trace.build_foreign(header.stated()?)
+            trace.build_foreign(stated)
         }
     }
 }

@@ -392,6 +392,11 @@ fn traces_of_two_machines_in_one_text_are_refused() {
     let error =
         file("a.txt", [of("host.dat"), of("guest.dat")].concat().as_bytes()).expect_err("two machines");
     assert!(error.contains("several traces (guest.dat, host.dat)"), "{error}");
+    // names of other widths, and with a blank
+    let unlike = of("host.dat").replace("    host.dat:", "host:")
+        + &of("guest.dat").replace("guest.dat:", "vm 1.dat:");
+    let error = file("a.txt", unlike.as_bytes()).expect_err("two machines").to_string();
+    assert!(error.contains("vm 1.dat"), "{error}");
     assert_eq!(by_source(&text(&of("guest.dat"))), by_source(&text(SCHED[1])), "the lines of one are read");
 }
 

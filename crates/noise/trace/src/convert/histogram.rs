@@ -252,8 +252,18 @@ impl Histogram {
             let to_ns = stated_max_ns.map_or(to_ns, |max| to_ns.min(max + 1000)).max(from_ns);
             lengths_ns.extend((0..count).map(|_| random.random_range(from_ns..=to_ns)));
         }
-        if let Some(longest) = lengths_ns.last_mut().filter(|_| over.is_some()) {
-            *longest = max_ns;
+        if let Some((_, _, count)) = over {
+            lengths_ns.last_mut().into_iter().for_each(|longest| *longest = max_ns);
+            if count > 1 {
+                trace.note(format!(
+                    "{} detours of CPU {} are beyond the last bucket, and only the longest is known: the others are given lengths between \
+                     {:.0} and {:.0} µs, so the stolen time is uncertain. More buckets (`-E` of rtla) show them",
+                    count,
+                    self.cpus.get(column).copied().unwrap_or_default(),
+                    last_ns as f64 / 1e3,
+                    max_ns as f64 / 1e3
+                ));
+            }
         }
         Ok(lengths_ns)
     }
@@ -326,7 +336,12 @@ Counter Freq:\t 2095 2095 (Mhz)
             found[429] <= 1000 && (1000..=2000).contains(&found[449]) && (7000..=8000).contains(&found[452])
         );
         assert!((8000..=275_000).contains(&found[453]) && found[454] == 275_000, "{:?}", &found[450..]);
-        assert!(trace.meta.notes[0].contains("placed at random"), "{:?}", trace.meta.notes);
+        let has_note = |part: &str| trace.meta.notes.iter().any(|note| note.contains(part));
+        assert!(
+            has_note("placed at random") && has_note("2 detours of CPU 0 are beyond"),
+            "{:?}",
+            trace.meta.notes
+        );
         assert_eq!(parse(RTLA.as_bytes(), Format::Histogram).expect("again"), trace, "the same each time");
     }
 

@@ -5,6 +5,13 @@
 //! ```text
 //! <...>-1729  [001] d....   678.473449: #1     inner/outer(us):   11/12    ts:1700000483.343962693 count:6
 //! ```
+//!
+//! `hwlatdetect` of rt-tests runs the tracer and prints its samples in another form:
+//!
+//! ```text
+//! hwlatdetect:  test duration 60 seconds
+//! ts: 1700000483.343962693, inner:11, outer:12, cpu:3
+//! ```
 
 use std::io::BufRead;
 
@@ -24,7 +31,41 @@ const MARK: &str = "inner/outer(us):";
 pub(super) fn is_in(text: &str) -> bool {
     let mut samples =
         text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(MARK));
+    let mut detected = text.lines().filter_map(detected);
     samples.any(|(prefix, fields)| sample(prefix, fields).is_ok())
+        || text.lines().any(|line| line.starts_with(HWLATDETECT)) && detected.any(|sample| sample.is_ok())
+}
+
+/// The first word of a result of `hwlatdetect`.
+const HWLATDETECT: &str = "hwlatdetect:";
+
+/// Reads a sample of `hwlatdetect`: its detour, and whether the line names the CPU. `None` for a line of another kind.
+fn detected(line: &str) -> Option<Result<(Detour, bool), String>> {
+    let line = line.trim();
+    let fields: Vec<(&str, &str)> = line.strip_prefix("ts:").map(|_| {
+        line.split(',').filter_map(|field| field.split_once(':')).map(|(k, v)| (k.trim(), v.trim())).collect()
+    })?;
+    let value = |key: &str| fields.iter().find(|(k, _)| *k == key).map(|(_, value)| *value);
+    let us = |key: &str| value(key)?.parse::<u64>().ok()?.checked_mul(1000);
+    let start_ns = || decimal(value("ts")?, 9)?.try_into().ok();
+    let cpu = value("cpu").map(str::parse::<u16>).transpose();
+    Some(match (start_ns(), us("inner"), us("outer"), cpu) {
+        (Some(start_ns), Some(inner), Some(outer), Ok(cpu)) => {
+            let detour =
+                Detour { node: 0, cpu: cpu.unwrap_or(0), start_ns, duration_ns: inner.max(outer), source: 0 };
+            Ok((detour, cpu.is_some()))
+        }
+        _ => Err(format!(
+            "expected `ts: SECONDS, inner:NUMBER, outer:NUMBER`, found `{}`",
+            line.chars().take(80).collect::<String>()
+        )),
+    })
+}
+
+/// `hwlatdetect:  test duration 60 seconds`: the seconds.
+fn duration_s(line: &str) -> Option<f64> {
+    let words = line.strip_prefix(HWLATDETECT)?.trim().strip_prefix("test duration")?.trim();
+    words.split_whitespace().next()?.parse().ok().filter(|s: &f64| s.is_finite() && *s > 0.0)
 }
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
@@ -32,7 +73,16 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let (mut header, mut losses, mut trace) = (Header::default(), Losses::default(), TraceBuilder::new());
     let source = trace.source(&Source::Other("hardware".into()))?;
     let (mut traced, mut dropped) = (Traced::default(), 0u64);
+    let (mut of_hwlatdetect_s, mut has_unnamed_cpu) = (None, false);
     while let Some(line) = lines.next()? {
+        of_hwlatdetect_s = of_hwlatdetect_s.or_else(|| duration_s(&line));
+        if let Some(sample) = detected(&line) {
+            let (detour, names_cpu) = sample.map_err(|reason| lines.wrong(reason))?;
+            has_unnamed_cpu |= !names_cpu;
+            traced.seen.insert(detour.cpu);
+            trace.push(Detour { source, ..detour })?;
+            continue;
+        }
         if line.starts_with('#') {
             header.comment(&line)?;
             continue;
@@ -57,6 +107,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     );
     traced.check_machines()?;
     let mut stated = header.stated()?;
+    stated.observed_s = stated.observed_s.or(of_hwlatdetect_s);
+    if has_unnamed_cpu {
+        trace.note("the samples do not name their CPU: they are taken for those of CPU 0");
+    }
     let counted = traced.cpus(&header, stated.cpus.is_some(), &mut trace);
     if counted.len() > traced.seen.len() {
         stated.cpus.get_or_insert(counted);
@@ -93,4 +147,29 @@ fn sample(prefix: &str, fields: &str) -> Result<(Detour, u64), String> {
     let prefix = prefix.rsplit_once('#').map_or(prefix, |(prefix, _)| prefix);
     let cpu = Place::of(prefix)?.cpu.ok_or("the line does not name a CPU, as in `[001]`")?;
     Ok((Detour { node: 0, cpu, start_ns, duration_ns: us(inner)?.max(us(outer)?), source: 0 }, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::convert::{Format, parse};
+
+    #[test]
+    fn samples_of_hwlatdetect_are_read_with_their_time() {
+        let text = "hwlatdetect:  test duration 60 seconds\n   detector: tracer\n\nStarting test\n\
+                    ts: 1700000483.343962693, inner:11, outer:12, cpu:3\nts: 1700000490.5, inner:20, outer:0, cpu:3\n\
+                    test finished\nSamples recorded: 2\n";
+        assert_eq!(Format::of_content(text.as_bytes()), Some(Format::Hwlat));
+        let trace = parse(text.as_bytes(), Format::Hwlat).expect("read");
+        let found: Vec<_> = trace.detours.iter().map(|d| (d.cpu, d.duration_ns)).collect();
+        assert_eq!((found, trace.meta.observed_s), (vec![(3, 12_000), (3, 20_000)], 60.0));
+        let unnamed = parse(text.replace(", cpu:3", "").as_bytes(), Format::Hwlat).expect("read");
+        assert!(
+            unnamed.meta.notes.iter().any(|n| n.contains("do not name their CPU")),
+            "{:?}",
+            unnamed.meta.notes
+        );
+        let error =
+            parse(text.replace("inner:11", "inner:x").as_bytes(), Format::Hwlat).expect_err("no number");
+        assert!(error.to_string().contains("line 5"), "{error}");
+    }
 }

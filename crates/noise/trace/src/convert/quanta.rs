@@ -320,6 +320,13 @@ pub(super) fn read_fwq(input: impl BufRead) -> Result<Trace, Problem> {
             return Err(Problem::Meta(format!("the file does not state the unit of FWQ's times; {UNITS}")));
         };
         let least = lane.values.iter().copied().min().unwrap_or(0);
+        if least == 0 {
+            let row = lane.values.iter().position(|value| *value == 0).unwrap_or(0) + 1;
+            return Err(Problem::Meta(format!(
+                "row {row} says that a piece of work took no time; remove it, or measure again"
+            )));
+        }
+        lane.doubt(&mut trace, cpu, "the shortest piece of work", least);
         trace.note(format!(
             "the shortest piece of work on CPU {cpu}, {:.3} µs, is taken for one without noise; the excess of each other one is one detour. \
              Noise that is in every piece is not seen",
@@ -359,6 +366,7 @@ pub(super) fn read_ftq(input: impl BufRead) -> Result<Trace, Problem> {
         if most == 0 {
             return Err(Problem::Meta("no quantum has any work: the counts are all 0".into()));
         }
+        lane.doubt(&mut trace, cpu, "the largest work of a quantum", most);
         trace.note(format!(
             "the largest work of a quantum of {:.3} µs, {most}, is taken for one without noise; what is missing in each other one is one \
              detour. Noise that is in every quantum is not seen",
@@ -376,7 +384,24 @@ pub(super) fn read_ftq(input: impl BufRead) -> Result<Trace, Problem> {
     file.trace(trace, &cpus, &spans_ns)
 }
 
+/// Share by which a value that all others are compared with may differ from most of them.
+const USUAL: f64 = 0.1;
+
 impl Rows {
+    /// Adds a note if `extreme`, which all rows are compared with, is far from nearly all of them.
+    fn doubt(&self, trace: &mut TraceBuilder, cpu: u16, what: &str, extreme: u64) {
+        let mut sorted = self.values.clone();
+        sorted.sort_unstable();
+        let (at, last) = (sorted.len() / 100, sorted.len().saturating_sub(1));
+        let near = if extreme == sorted[0] { sorted[at] } else { sorted[last - at] };
+        if at > 0 && (extreme as f64 / near as f64 - 1.0).abs() > USUAL {
+            trace.note(format!(
+                "{what} on CPU {cpu}, {extreme}, is far from 99 of 100 others ({near}), and all shares depend on it: if it is an error of the \
+                 benchmark, remove its row"
+            ));
+        }
+    }
+
     /// Checks that the rows can be those of FTQ with this quantum.
     fn check_ftq(&self, quantum_ns: f64) -> Result<(), Problem> {
         let (rows, values) = (self.values.len(), &self.values);

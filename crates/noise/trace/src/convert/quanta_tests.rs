@@ -163,3 +163,25 @@ fn what_is_missing_in_the_header_is_named() {
         assert!(error.contains(says), "{text}: {error}");
     }
 }
+
+#[test]
+fn one_impossible_value_is_refused_or_named() {
+    let fwq = |times: &[u64]| {
+        let rows: String = times.iter().map(|t| format!("{t}\n")).collect();
+        parse(format!("# Fixed Work Quantum\n# unit: ns\n{rows}").as_bytes(), Format::Fwq)
+    };
+    let mut times = vec![1000; 500];
+    times[7] = 0;
+    let error = fwq(&times).expect_err("no work takes no time").to_string();
+    assert!(error.contains("row 8"), "{error}");
+    let doubts = |trace: &Trace| trace.meta.notes.iter().filter(|n| n.contains("99 of 100 others")).count();
+    times[7] = 500;
+    assert_eq!(doubts(&fwq(&times).expect("read")), 1);
+    times[7] = 1010;
+    assert_eq!(doubts(&fwq(&times).expect("read")), 0);
+    let mut counts = vec![1000; 500];
+    counts[3] = 2000;
+    let rows: String = counts.iter().map(|c: &u64| format!("{c}\n")).collect();
+    let text = format!("# Fixed Time Quantum\n# Frequency 1000\n{rows}");
+    assert_eq!(doubts(&parse(text.as_bytes(), Format::Ftq).expect("read")), 1);
+}

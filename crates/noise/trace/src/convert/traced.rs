@@ -25,13 +25,13 @@ pub(super) struct Traced {
     machines: Machines,
 }
 
-/// The names of files before the lines. trace-cmd prints them if it reads several, each as wide as the widest.
+/// The names of files before the lines. trace-cmd prints them if it reads several.
 #[derive(Debug, Default)]
 enum Machines {
     #[default]
     NoLineYet,
-    /// Each line so far begins with a name that ends at this column.
-    Named(usize, BTreeSet<String>),
+    /// Each line so far begins with one of these names.
+    Named(BTreeSet<String>),
     /// A line begins with no name.
     NotNamed,
 }
@@ -50,22 +50,20 @@ impl Traced {
         {
             return;
         }
-        let name = line.trim_start().split_once(": ").filter(|(name, rest)| {
-            !name.is_empty()
-                && !name.contains(char::is_whitespace)
-                && Place::of_line(rest).is_some_and(|(place, _)| place.cpu.is_some())
+        let name = line.trim_start().match_indices(": ").find_map(|(at, separator)| {
+            let (name, rest) = (&line.trim_start()[..at], &line.trim_start()[at + separator.len()..]);
+            let is_line = Place::of_line(rest).is_some_and(|(place, _)| place.cpu.is_some());
+            (is_line && !name.is_empty() && !name.contains('[')).then(|| name.trim_end().to_owned())
         });
-        let column = name.map(|(name, _)| line.len() - line.trim_start().len() + name.len());
-        match (&mut self.machines, name.zip(column)) {
-            (Machines::Named(at, names), Some(((name, _), column))) if *at == column => {
-                if !names.contains(name) && names.len() <= SHOWN {
-                    names.insert(name.to_owned());
+        match (&mut self.machines, name) {
+            (Machines::Named(names), Some(name)) => {
+                if !names.contains(&name) && names.len() <= SHOWN {
+                    names.insert(name);
                 }
             }
-            (Machines::NoLineYet, Some(((name, _), column))) => {
-                self.machines = Machines::Named(column, BTreeSet::from([name.to_owned()]));
-            }
-            (machines, _) => *machines = Machines::NotNamed,
+            (Machines::NoLineYet, Some(name)) => self.machines = Machines::Named(BTreeSet::from([name])),
+            (machines, None) => *machines = Machines::NotNamed,
+            (Machines::NotNamed, Some(_)) => {}
         }
     }
 
@@ -74,7 +72,7 @@ impl Traced {
     /// # Errors
     /// [`Problem::OtherFile`].
     pub(super) fn check_machines(&self) -> Result<(), Problem> {
-        let Machines::Named(_, names) = &self.machines else { return Ok(()) };
+        let Machines::Named(names) = &self.machines else { return Ok(()) };
         let Some(first) = names.first().filter(|_| names.len() > 1) else { return Ok(()) };
         let more = if names.len() > SHOWN { ", …" } else { "" };
         let shown = names.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join(", ");

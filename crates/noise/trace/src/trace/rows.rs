@@ -49,16 +49,26 @@ pub(super) fn check(meta: &TraceMeta, detours: &[Detour]) -> Result<(), Problem>
 }
 
 impl Trace {
-    /// Detours that begin before the observation or end after it: only the part inside counts. A few are usual,
-    /// since CPUs are not observed from and to one instant.
-    #[must_use]
-    pub fn cut_at_edges(&self) -> usize {
+    /// Leaves out what lies before or after the observation, which every share is of: detours outside of it, and the parts of
+    /// others. Returns the number of detours that it has removed or shortened. A few are usual, since CPUs are not observed
+    /// from and to one instant.
+    pub fn cut_to_observation(&mut self) -> usize {
         let Some((begin, end)) = observation(&self.meta) else { return 0 };
-        let outside = |d: &&Detour| {
+        let mut cut = 0;
+        self.detours.retain_mut(|d| {
             let start = i128::from(d.start_ns);
-            start < begin || start + i128::from(d.duration_ns) > end + ROUNDING_NS
-        };
-        self.detours.iter().filter(outside).count()
+            let stop = start + i128::from(d.duration_ns);
+            if start >= begin && stop <= end + ROUNDING_NS {
+                return true;
+            }
+            cut += 1;
+            let (from, to) = (start.max(begin), stop.min(end));
+            let inside = i64::try_from(from).ok().zip(u64::try_from(to - from).ok());
+            let Some((start_ns, duration_ns)) = inside.filter(|(_, ns)| *ns > 0) else { return false };
+            (d.start_ns, d.duration_ns) = (start_ns, duration_ns);
+            true
+        });
+        cut
     }
 }
 
@@ -111,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_at_the_edges_are_counted() {
+    fn rows_at_the_edges_are_cut_and_counted() {
         for (row, cut) in [
             (with(1, START_NS + 5_000, 100), 0),
             (with(1, START_NS, 10_000_000_000), 0),
@@ -120,9 +130,28 @@ mod tests {
             (with(1, START_NS + 10_100_000_000, 100), 1),
         ] {
             for found in read(&row) {
-                assert_eq!(found.expect("possible").cut_at_edges(), cut);
+                let mut trace = found.expect("possible");
+                assert_eq!(trace.cut_to_observation(), cut);
+                assert_eq!(trace.cut_to_observation(), 0, "what is left is inside");
             }
         }
+    }
+
+    #[test]
+    fn no_share_exceeds_the_time_that_was_observed() {
+        // 90 of 100 rows lie behind the end
+        let rows = (0..100i64).map(|i| Detour {
+            node: 0,
+            cpu: 0,
+            start_ns: START_NS + i * 10_000_000,
+            duration_ns: 9_000_000,
+            source: 0,
+        });
+        let mut trace = Trace { meta: meta(1, 0.1), sources: vec![Source::Nmi], detours: rows.collect() };
+        assert_eq!((trace.cut_to_observation(), trace.detours.len()), (90, 10));
+        let mut over = with(1, START_NS - 5_000, 8_000);
+        over.cut_to_observation();
+        assert_eq!((over.detours[1].start_ns, over.detours[1].duration_ns), (START_NS, 3_000));
     }
 
     #[test]

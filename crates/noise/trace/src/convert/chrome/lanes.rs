@@ -117,10 +117,19 @@ impl Lanes {
         });
         let shown = shown.collect::<Vec<_>>().join(", ");
         let more = if self.rows.len() > SHOWN { ", …" } else { "" };
+        let (pid, tid) = self.rows.first().map_or(("0", "3"), |row| (&row.0, &row.1));
+        let value = |text: &str| match text.parse::<u64>() {
+            Ok(_) => short(text),
+            Err(_) => format!("\"{}\"", short(text)),
+        };
         OtherFile::new(
             format!("a Chrome trace of threads, none of which is named as a CPU ({shown}{more})"),
-            "a thread may run on any CPU, so its events are no detours of one. If each thread is a CPU, add its name to the file: \
-             {\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":0,\"tid\":3,\"args\":{\"name\":\"CPU 3\"}}",
+            format!(
+                "a thread may run on any CPU, so its events are no detours of one. If each thread is a CPU, add its name to the events: \
+                 {{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\"args\":{{\"name\":\"CPU 3\"}}}}",
+                value(pid),
+                value(tid)
+            ),
         )
     }
 }
