@@ -84,6 +84,8 @@ pub fn periods(periodic: &[Finding]) -> String {
 }
 
 fn row(source: &str, a: &Amount) -> [String; 7] {
+    // no detour has no length
+    let time = |ns| if a.count == 0 { "–".into() } else { time(ns) };
     [
         name(source, 22),
         count(a.count),

@@ -57,7 +57,7 @@ pub(crate) struct Args {
     #[arg(long)]
     check: bool,
     /// Highest severity (note, low, medium, high) or cost (such as 2%) that --check accepts
-    #[arg(long, value_name = "LEVEL|PERCENT", default_value = "low", value_parser = tolerated, allow_hyphen_values = true)]
+    #[arg(long, value_name = "LEVEL|PERCENT", default_value = "low", value_parser = tolerated, allow_hyphen_values = true, requires = "check")]
     tolerate: Tolerated,
     /// Write metrics for node_exporter's textfile collector
     #[arg(long, value_name = "FILE")]
@@ -174,6 +174,9 @@ fn no_finding(advice: &Advice, id: &str) -> String {
 }
 
 fn checked(advice: &Advice, tolerated: Tolerated) -> anyhow::Result<ExitCode> {
+    if advice.findings.is_empty() && advice.passed.is_empty() {
+        anyhow::bail!("no rule could be decided: the files that they read are not there");
+    }
     let (ids, bound): (Vec<&str>, String) = match tolerated {
         Tolerated::Level(level) => {
             (advice.above_level(level).map(|f| f.finding.id.as_str()).collect(), level.name().into())

@@ -95,6 +95,7 @@ fn a_check_fails_above_what_is_tolerated() {
     let costs = |percent| code(&["--trace", &trace, "--nodes", "64", "--tolerate", percent]).0;
     assert_eq!((costs("0%"), costs("100000%")), (Some(1), Some(0)));
     fails(&["doctor", "--root", root, "--check", "--tolerate", "2%"], 2, "needs a trace");
+    fails(&["doctor", "--root", root, "--tolerate", "medium"], 2, "--check");
     // no finding, and no node either
     let empty = tempfile::tempdir().expect("a folder");
     let nowhere = empty.path().to_str().expect("a path");
@@ -103,8 +104,8 @@ fn a_check_fails_above_what_is_tolerated() {
         2,
         "the node could not be checked: the CPUs of the node",
     );
-    fails(&["doctor", "--root", root, "--tolerate", "severe"], 2, "write note, low, medium, high");
-    fails(&["doctor", "--root", root, "--tolerate", "-5%"], 2, "write note, low, medium, high");
+    fails(&["doctor", "--root", root, "--check", "--tolerate", "severe"], 2, "write note, low, medium, high");
+    fails(&["doctor", "--root", root, "--check", "--tolerate", "-5%"], 2, "write note, low, medium, high");
 }
 
 #[test]

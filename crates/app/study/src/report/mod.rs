@@ -30,7 +30,7 @@ pub use beside::Beside;
 pub use das_boot::Booted;
 pub use io_scaling::Transferred;
 pub use io_sockets::Streamed;
-pub use schedules::Schedule;
+pub use schedules::{Schedule, any_of};
 pub use simulation::Simulated;
 pub use survival::Survived;
 pub use timeline::Recorded;

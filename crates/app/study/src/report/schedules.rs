@@ -16,8 +16,28 @@ pub struct Schedule {
     pub name: String,
     /// Length of the stretch, nanoseconds.
     pub span_ns: u64,
-    /// For each node the detours of its rank, ascending and apart, within the stretch.
+    /// For each node the times in which one of its ranks at least is in a detour, ascending and apart, within the stretch.
     pub nodes: Vec<Vec<Detour>>,
+    /// Ranks of each node.
+    pub ranks_per_node: u32,
+}
+
+/// The times in which one of `ranks` at least is in a detour, ascending and apart.
+#[must_use]
+pub fn any_of(ranks: &[Vec<Detour>]) -> Vec<Detour> {
+    let mut all: Vec<Detour> = ranks.iter().flatten().copied().collect();
+    all.sort_unstable_by_key(|d| d.start_ns);
+    let mut apart: Vec<Detour> = Vec::with_capacity(all.len());
+    for d in all {
+        match apart.last_mut().filter(|last| d.start_ns <= last.start_ns + last.duration_ns) {
+            Some(last) => {
+                let end_ns = (last.start_ns + last.duration_ns).max(d.start_ns + d.duration_ns);
+                last.duration_ns = end_ns - last.start_ns;
+            }
+            None => apart.push(d),
+        }
+    }
+    apart
 }
 
 /// Width of the picture, in its own units. Two detours that fall into the same unit are drawn as one.
@@ -56,15 +76,21 @@ impl Schedule {
         lost as f64 / (self.nodes.len().max(1) as u64 * self.span_ns.max(1)) as f64
     }
 
-    /// One sentence: what a node loses, and what all lose together.
+    /// One sentence: what a node loses in the time shown, and what all lose together.
     fn summary(&self) -> String {
-        format!(
-            "Under {}, a node loses {} of its time; all {} run the job at once in {} of it.",
-            self.name,
-            percent(self.lost_share()),
-            number_of(self.nodes.len() as u64, "node"),
-            percent(self.all_run_share())
-        )
+        let (span, name, lost) = (time(self.span_ns as f64), &self.name, percent(self.lost_share()));
+        let lost = match self.ranks_per_node {
+            1 => format!("a node runs something else for {lost}"),
+            n => format!("one of the {n} ranks of a node at least is interrupted for {lost}"),
+        };
+        match self.nodes.len() {
+            1 => format!("Of these {span} under {name}, {lost}."),
+            nodes => format!(
+                "Of these {span} under {name}, {lost}; all {} run the job at once for {}.",
+                number_of(nodes as u64, "node"),
+                percent(self.all_run_share())
+            ),
+        }
     }
 
     /// The SVG path of `stretches` as bars in lane `lane`. A bar is a unit wide at least.
@@ -104,9 +130,10 @@ pub(super) fn section(h: &mut Html, schedules: &[Schedule]) {
     h.prose(
         "p",
         &format!(
-            "{}, one row each, for {}: blue where the node runs the job, red where it runs something else. The green \
-             row shows when all of them run the job: only then does an operation of all nodes go on. A detour shorter \
-             than a pixel is drawn as a pixel; the shares are exact.",
+            "{}, a row each, for {} after the begin of the job: blue where the node runs the job, red where one of its ranks \
+             waits for something else. The green row shows when all of them run the job: only then does an operation of all \
+             nodes go on. A detour shorter than a pixel is drawn as a pixel; the shares are exact for the time shown, and other \
+             times have other shares.",
             number_of(first.nodes.len() as u64, "node"),
             time(first.span_ns as f64)
         ),
@@ -124,7 +151,7 @@ mod tests {
     }
 
     fn schedule(nodes: Vec<Vec<Detour>>) -> Schedule {
-        Schedule { name: "<preempt>".into(), span_ns: 1000, nodes }
+        Schedule { name: "<preempt>".into(), span_ns: 1000, nodes, ranks_per_node: 1 }
     }
 
     #[test]
@@ -135,6 +162,9 @@ mod tests {
         let together = schedule(vec![vec![detour(100, 100)]; 2]);
         assert!((together.all_run_share() - 0.9).abs() < 1e-12);
         assert_eq!(schedule(vec![Vec::new()]).all_run(), [(0, 1000)]);
+        let of_node =
+            any_of(&[vec![detour(100, 100), detour(400, 5)], vec![detour(150, 100), detour(250, 10)]]);
+        assert_eq!(of_node, [detour(100, 160), detour(400, 5)]);
     }
 
     #[test]

@@ -288,7 +288,12 @@ fn simulated(more: &str) -> String {
     });
     results.points = finished.collect();
     let detour = colony_sim::noise::Detour { start_ns: 10, duration_ns: 20 };
-    let schedule = Schedule { name: HOSTILE.into(), span_ns: 100, nodes: vec![vec![detour], Vec::new()] };
+    let schedule = Schedule {
+        name: HOSTILE.into(),
+        span_ns: 100,
+        nodes: vec![vec![detour], Vec::new()],
+        ranks_per_node: 1,
+    };
     Simulated { results: &results, what: HOSTILE, command: HOSTILE, schedules: &[schedule] }
         .page()
         .expect("a page")

@@ -70,6 +70,8 @@ fn simulate(scenario: Scenario, traces: &Traces, args: &Args) -> anyhow::Result<
     let mut results = Results::none_yet(scenario, traces);
     // whatever is wrong with a later point is told before the first is run
     points.iter().try_for_each(|p| p.simulation(traces).map(drop))?;
+    let ranks = points.iter().map(|p| Ok(p.simulation(traces)?.machine.ranks_per_node));
+    traces::note_unused_cpus(traces, ranks.collect::<anyhow::Result<Vec<_>>>()?.into_iter().min());
     let (keeper, kept) = match &args.out {
         Some(out) => Keeper::open(out, &results, args.resume).map(|(k, kept)| (Some(k), kept))?,
         None => (None, Vec::new()),

@@ -8,12 +8,12 @@ use anyhow::Context;
 use colony_sim::detours::detours;
 use colony_sim::spec::{Point, SchedulerSpec, Traces};
 use colony_sim::sweep::Results;
-use colony_study::report::{Schedule, Simulated};
+use colony_study::report::{Schedule, Simulated, any_of};
 use colony_view::sim as view;
 
 /// Nodes of the picture of a schedule (Colony report, Fig. 2).
 const PICTURED_NODES: u32 = 8;
-/// Detours of a pictured node. A schedule with more is left out.
+/// Detours of all ranks of a pictured node. A schedule with more is left out.
 const MOST_DETOURS: usize = 200_000;
 /// Time that is pictured if there are no windows, nanoseconds; otherwise two periods.
 const PICTURED_NS: u64 = 200_000_000;
@@ -49,12 +49,14 @@ fn schedules(results: &Results, traces: &Traces) -> anyhow::Result<Vec<Schedule>
 
 fn pictured(point: &Point, traces: &Traces, span_ns: u64) -> anyhow::Result<Option<Schedule>> {
     let simulation = point.simulation(traces)?;
-    // the first rank of each node
-    let ranks = (0..PICTURED_NODES.min(point.nodes)).map(|node| node * simulation.machine.ranks_per_node);
+    let ranks_per_node = simulation.machine.ranks_per_node;
     let name = point.scheduler.name().to_owned();
-    let nodes = detours(&simulation, ranks, span_ns, MOST_DETOURS)?;
-    if nodes.is_none() {
-        note!("the page has no picture of {name}: a node has more than {MOST_DETOURS} detours in it");
-    }
-    Ok(nodes.map(|nodes| Schedule { name, span_ns, nodes }))
+    let ranks = 0..PICTURED_NODES.min(point.nodes) * ranks_per_node;
+    let most = MOST_DETOURS / ranks_per_node as usize;
+    let Some(detours) = detours(&simulation, ranks, span_ns, most)? else {
+        note!("the page has no picture of {name}: a rank has more than {most} detours in it");
+        return Ok(None);
+    };
+    let nodes = detours.chunks(ranks_per_node as usize).map(any_of).collect();
+    Ok(Some(Schedule { name, span_ns, nodes, ranks_per_node }))
 }

@@ -6,11 +6,26 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use colony_sim::spec::{Measured, Traces};
+use colony_sim::words::number_of;
 use colony_trace::Trace;
 
 /// Reads all of `files`.
 pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
     files.iter().map(|file| Ok((file.clone(), Arc::new(read(Path::new(file))?)))).collect()
+}
+
+/// Says which CPUs of a trace have no rank, if nodes run `ranks` each: their noise is in no result.
+pub(super) fn note_unused_cpus(traces: &Traces, ranks: Option<u32>) {
+    for (file, measured) in traces {
+        let cpus = measured.sources.iter().map(|s| s.noise.cpus().len()).max().unwrap_or(0);
+        let Some(ranks) = ranks.filter(|&ranks| (ranks as usize) < cpus) else { continue };
+        note!(
+            "{file} has the noise of {cpus} CPUs, and a node runs {}: only the noise of the first {} is simulated \
+             (--ranks-per-node {cpus} simulates all)",
+            number_of(ranks.into(), "rank"),
+            number_of(ranks.into(), "CPU")
+        );
+    }
 }
 
 /// Reads a trace as noise by source.

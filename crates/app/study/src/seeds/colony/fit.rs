@@ -149,7 +149,8 @@ fn fitted_to(e: &Experiment, half: [Figure; 2], tried: &[Tried]) -> Vec<Publishe
     let fit = format!("fit to {}", half.map(Figure::name).join(" and "));
     let alike: Vec<&Tried> = tried.iter().filter(|t| t.misfit(&half) <= best.misfit(&half) + ALIKE).collect();
     let note = format!(
-        "simulated; {} of begin and tick were tried, {} of them fit these two figures alike (within {} %)",
+        "simulated; {} of begin and tick were tried until here, {} of them fit these two figures alike (within {} %); Figs. 8 and \
+         9 are one operation on all nodes, so one of them follows from the other",
         number_of(tried.len() as u64, "pair"),
         alike.len(),
         100.0 * ALIKE
