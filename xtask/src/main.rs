@@ -34,7 +34,7 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
   guests [--release]
-                    the compute node kernel, the first program of virtual nodes and the TLB plugin, into target/guests;
+                    the compute node kernel, the first program of virtual nodes and the plugin that counts, into target/guests;
                     the crates that carry them inside need them before they are built
   static [--release] [NAME…]
                     programs for the compute node kernel, linked statically, into target/static (default: all)

@@ -101,6 +101,8 @@ fn continued(fewer: Counts, more: Counts, times: f64) -> Counts {
         accesses: grow(fewer.accesses, more.accesses),
         fetches: grow(fewer.fetches, more.fetches),
         misses,
+        // nothing is predicted from loads and stores
+        ..Counts::default()
     }
 }
 

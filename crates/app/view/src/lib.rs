@@ -8,6 +8,7 @@ pub mod choose;
 pub mod clock;
 pub mod cnk;
 pub mod control;
+pub mod counters;
 pub mod das_boot;
 pub mod doctor;
 pub mod health;

@@ -94,6 +94,22 @@ pub fn counted(n: u64, thing: &str) -> String {
     format!("{} {}", count(n), colony_sim::words::plural(n, thing))
 }
 
+/// A number in four places at most, for a narrow column.
+#[must_use]
+pub fn scaled(n: f64) -> String {
+    const UNITS: [(f64, &str); 6] =
+        [(1e18, " E"), (1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k")];
+    match UNITS.iter().find(|(unit, _)| n >= *unit) {
+        // counts below 10,000 are exact
+        Some((unit, name)) if n >= 1e4 => {
+            let scaled = n / unit;
+            let places = if scaled < 10.0 { 2 } else { usize::from(scaled < 100.0) };
+            format!("{scaled:.places$}{name}")
+        }
+        _ => format!("{n:.0}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,5 +129,11 @@ mod tests {
         let seen = seen.map(|(low, high)| interval(low, high));
         assert_eq!(seen, ["18–140 µs", "0.4–9.0 µs", "0.04–3.14 ms", "1.04–1.05 ms", "9–69 µs"]);
         assert_eq!(percent_interval([0.005, 0.0112]), "0.5–1.1 %");
+    }
+
+    #[test]
+    fn numbers_have_four_places_at_most() {
+        let found = [0.0, 9999.0, 10_000.0, 86_300_000.0, 1.5e9, 2e13, u64::MAX as f64].map(scaled);
+        assert_eq!(found, ["0", "9999", "10.0 k", "86.3 M", "1.50 G", "20.0 T", "18.4 E"]);
     }
 }

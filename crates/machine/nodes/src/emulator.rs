@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::PipeReader;
 use std::os::fd::OwnedFd;
 
-use colony_vm::tlb::ModelledTlb;
+use colony_vm::counting::CountingPlugin;
 use colony_vm::{Accel, qemu};
 
 use crate::boot::{Booter, Emulator};
@@ -40,8 +40,8 @@ pub(crate) struct Started {
     /// Sees if the kernel hangs. A machine whose time is counted in instructions has none: questions to its emulator might
     /// change their number.
     pub watch: Option<Watch>,
-    /// The TLB that it feeds, if the machine has one.
-    pub tlb: Option<ModelledTlb>,
+    /// The plugin that counts, if the machine asks for one.
+    pub plugin: Option<CountingPlugin>,
 }
 
 /// Starts the emulator, by the boot process.
@@ -62,16 +62,17 @@ pub(crate) fn start(booter: &Booter, machine: &Machine, parts: Parts) -> Result<
         fds.push(theirs);
         monitor = Some(ours);
     }
-    let mut tlb = None;
-    if let Some(setup) = &machine.tlb {
-        let (model, plugged) = ModelledTlb::new(setup, machine.cpus, KERNEL_FD + fds.len() as i32)?;
+    let mut plugin = None;
+    if machine.is_counted() {
+        let (started, plugged) =
+            CountingPlugin::new(machine.tlb.as_ref(), machine.cpus, KERNEL_FD + fds.len() as i32)?;
         arguments.extend(plugged.arguments);
         fds.extend(plugged.fds);
-        tlb = Some(model);
+        plugin = Some(started);
     }
     let (emulator, console) = booter.boot(arguments, fds)?;
     let watch = monitor.map(|monitor| Watch::new(monitor, emulator.pid(), machine.cpus));
-    Ok(Started { emulator, console, watch, tlb })
+    Ok(Started { emulator, console, watch, plugin })
 }
 
 /// The value of `-smp`. QEMU translates locked instructions without atomicity and barrier if a machine can have one CPU

@@ -53,11 +53,11 @@ pub enum CnkError {
     /// The job does not start.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A node whose emulator did not start the plugin of the TLB.
+    /// A node whose emulator did not start the plugin that counts.
     #[error(
-        "node {node} has counted no TLB misses: its emulator did not start the plugin; --debug shows its console"
+        "node {node} has counted nothing: its emulator did not start the plugin; --debug shows its console"
     )]
-    NoTlbCounts {
+    NoCounts {
         /// The node.
         node: u32,
     },

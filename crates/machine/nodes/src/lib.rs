@@ -20,6 +20,7 @@
 
 mod boot;
 mod capture;
+mod counters;
 mod death;
 mod emulator;
 mod error;
@@ -46,6 +47,7 @@ pub use capture::{Captured, Capturing};
 pub use colony_ciod as ciod;
 pub use colony_tlb as tlb;
 pub use colony_vm::Accel;
+pub use counters::{NodeCounters, RunCounters};
 pub use death::{Cause, Death};
 pub use error::CnkError;
 pub use hang::Hang;

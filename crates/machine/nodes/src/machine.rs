@@ -5,7 +5,7 @@ use colony_ciod::io_node::MOST_NODES;
 use colony_ciod::{Mode, Network};
 use colony_fship::{frame, layout};
 use colony_tlb::Setup;
-use colony_vm::tlb::ModelledTlb;
+use colony_vm::counting::CountingPlugin;
 use colony_vm::{Accel, VmError};
 use serde::Serialize;
 
@@ -56,6 +56,8 @@ pub struct Machine {
     /// A TLB that is modelled for each CPU and fed with the programs' addresses, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tlb: Option<Setup>,
+    /// Count the instructions, loads and stores of the programs.
+    pub counters: bool,
     /// Let the kernel tell what it does on its console.
     pub debug: bool,
     /// More words for the kernel's command line (`kernel/cnk/README.md`).
@@ -77,6 +79,7 @@ impl Default for Machine {
             io_nodes: IoNodes::default(),
             accel: Accel::default(),
             tlb: None,
+            counters: false,
             debug: false,
             kernel_words: Vec::new(),
         }
@@ -105,6 +108,11 @@ impl Machine {
         matches!(self.link, Link::Window) || self.io_nodes == IoNodes::Linux
     }
 
+    /// Returns `true` if the emulator's plugin counts.
+    pub(crate) const fn is_counted(&self) -> bool {
+        self.counters || self.tlb.is_some()
+    }
+
     /// Refuses what no node can be.
     ///
     /// # Errors
@@ -119,8 +127,8 @@ impl Machine {
             e => e.into(),
         };
         self.accel.check(self.cpus).map_err(wrong)?;
-        if self.tlb.is_some() {
-            ModelledTlb::check_accel(self.accel).map_err(wrong)?;
+        if self.is_counted() {
+            CountingPlugin::check_accel(self.accel).map_err(wrong)?;
         }
         if self.accel == Accel::SingleThread {
             // its fences order nothing against the I/O daemon

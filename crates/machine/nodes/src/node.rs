@@ -7,8 +7,9 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use colony_ciod::{Ciod, NodeLink, Proxy};
+use colony_tlb::Counts;
+use colony_vm::counting::CountingPlugin;
 use colony_vm::qemu::{Seal, memory_file, seal};
-use colony_vm::tlb::ModelledTlb;
 
 use crate::boot::{Booter, Emulator};
 use crate::emulator::{self, Parts, Started};
@@ -23,8 +24,8 @@ pub struct Node {
     proxy: Option<Proxy>,
     emulator: Emulator,
     life: Life,
-    /// The TLB that the emulator feeds with the program's addresses, if the machine has one.
-    tlb: Option<ModelledTlb>,
+    /// The emulator's plugin that counts the program's instructions, if the machine asks for one.
+    plugin: Option<CountingPlugin>,
     started: Instant,
     had_a_job: bool,
 }
@@ -52,9 +53,9 @@ impl Node {
         let torus = torus.map(|(file, bytes)| Ok::<_, CnkError>((own(file)?, bytes))).transpose()?;
         let started = Instant::now();
         let parts = Parts { kernel, link: socket, torus };
-        let Started { emulator, console, watch, tlb } = emulator::start(booter, machine, parts)?;
+        let Started { emulator, console, watch, plugin } = emulator::start(booter, machine, parts)?;
         let life = Life::new(link.clone(), emulator.clone(), console, watch, proxy.as_ref());
-        Ok(Self { link, proxy, emulator, life, tlb, started, had_a_job: false })
+        Ok(Self { link, proxy, emulator, life, plugin, started, had_a_job: false })
     }
 
     /// Its link to the I/O daemon.
@@ -82,9 +83,9 @@ impl Node {
         self.proxy.as_ref().map(Proxy::pid)
     }
 
-    /// The TLB that it feeds, if its machine has one.
-    pub fn tlb(&self) -> Option<&ModelledTlb> {
-        self.tlb.as_ref()
+    /// The counts of its user code since it was started; `None` if its emulator has not started the plugin that counts.
+    pub fn counts(&self) -> Option<Counts> {
+        self.plugin.as_ref().and_then(CountingPlugin::counts)
     }
 
     /// Its signs of life.

@@ -9,9 +9,9 @@ use colony_ciod::{Ciod, Config, JobError, JobOutcome, JobSpec, NodeState, Stream
 use colony_model::Block;
 use colony_node::descriptor;
 use colony_tlb::Counts;
+use colony_vm::counting::CountingPlugin;
 use colony_vm::qemu::memory_file;
 use colony_vm::slots::Slots;
-use colony_vm::tlb::ModelledTlb;
 
 use crate::boot::Booter;
 use crate::capture::{Capturing, appending};
@@ -93,8 +93,8 @@ impl Partition {
     ) -> Result<Self, CnkError> {
         let places = places.into();
         check(&machine, &places)?;
-        if machine.tlb.is_some() {
-            ModelledTlb::check_emulator()?;
+        if machine.is_counted() {
+            CountingPlugin::check_emulator()?;
         }
         let boot_program = config.worker.with_file_name(programs::BOOT);
         let booter = Booter::start(&boot_program)?;
@@ -334,13 +334,24 @@ impl Partition {
     /// # Errors
     /// A node whose emulator has not started the plugin that counts.
     pub fn tlb_counts(&self) -> Result<Option<Counts>, CnkError> {
-        let mut sum = None;
-        for (number, node) in self.nodes.iter().enumerate() {
-            let Some(tlb) = node.tlb() else { continue };
-            let counts = tlb.counts().ok_or(CnkError::NoTlbCounts { node: number as u32 })?;
-            *sum.get_or_insert_with(Counts::default) += counts;
+        if self.machine.tlb.is_none() {
+            return Ok(None);
         }
-        Ok(sum)
+        let mut sum = Counts::default();
+        self.counts()?.into_iter().for_each(|counts| sum += counts);
+        Ok(Some(sum))
+    }
+
+    /// Counts of the user code of each node since it was started, by number of the node; empty if the machine counts nothing.
+    ///
+    /// # Errors
+    /// As [`Partition::tlb_counts`].
+    pub fn counts(&self) -> Result<Vec<Counts>, CnkError> {
+        if !self.machine.is_counted() {
+            return Ok(Vec::new());
+        }
+        let of = |(node, started): (u32, &Node)| started.counts().ok_or(CnkError::NoCounts { node });
+        (0..).zip(&self.nodes).map(of).collect()
     }
 
     /// Its nodes, by number.

@@ -5,7 +5,7 @@ use colony_ciod::{JobOutcome, JobSpec};
 use colony_tlb::Prediction;
 use serde::Serialize;
 
-use crate::{Death, Machine};
+use crate::{Death, Machine, RunCounters};
 
 /// Name and version of what [`Report`] is in JSON.
 pub const SCHEMA: &str = "colony.cnk.run/1";
@@ -33,6 +33,9 @@ pub struct Report {
     /// The misses of the modelled TLB and the time that they cost, if the machine has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tlb: Option<Prediction>,
+    /// The counters, if the machine was to count and the job began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counters: Option<RunCounters>,
     /// From the start of the emulators to that of the programs, seconds.
     pub boot_s: f64,
     /// From the start of the programs to the end of the job, seconds.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What QEMU calls for blocks and accesses, and the TLBs that it feeds.
+//! What QEMU calls for blocks and accesses, the counters, and the TLBs that it feeds.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_uint, c_void};
@@ -22,6 +22,7 @@ static FEED: OnceLock<Feed> = OnceLock::new();
 /// The TLBs of all CPUs, and their counters.
 pub(crate) struct Feed {
     cpus: Box<[Cpu]>,
+    /// Instructions are fetched through the TLB.
     unified: bool,
     /// Set once a block of a kernel was translated.
     has_kernel: AtomicBool,
@@ -35,7 +36,8 @@ struct Cpu {
 
 /// The TLBs of a CPU.
 struct State {
-    bank: Bank,
+    /// Empty if no TLB is modelled.
+    bank: Option<Bank>,
     /// True while the CPU runs a block of user code. After a block that a system call or a fault has left, QEMU calls
     /// [`on_access`] for accesses of the kernel as well.
     in_user_code: bool,
@@ -47,15 +49,17 @@ unsafe impl Sync for Feed {}
 
 impl Feed {
     /// Begins to count into these counters.
-    pub(crate) fn install(id: PluginId, setup: &Setup, counters: Counters) -> Result<(), String> {
+    pub(crate) fn install(id: PluginId, setup: Option<&Setup>, counters: Counters) -> Result<(), String> {
         // a plugin stays until the emulator ends
         let counters: &'static Counters = Box::leak(Box::new(counters));
         let cpu = |number: usize| {
-            let state = State { bank: Bank::new(setup, number as u32), in_user_code: false };
+            let bank = setup.map(|setup| Bank::new(setup, number as u32));
+            let state = State { bank, in_user_code: false };
             counters.cpu(number).map(|counters| Cpu { state: UnsafeCell::new(state), counters })
         };
         let cpus = (0..counters.cpus()).filter_map(cpu).collect();
-        let feed = Self { cpus, unified: setup.unified(), has_kernel: AtomicBool::new(false) };
+        let unified = setup.is_some_and(Setup::unified);
+        let feed = Self { cpus, unified, has_kernel: AtomicBool::new(false) };
         counters.start();
         FEED.set(feed).map_err(|_| "it is already there: give one -plugin".to_owned())?;
         // SAFETY: `id` is the one that QEMU gave to this plugin, and the function lives as long as the plugin.
@@ -116,9 +120,11 @@ extern "C" fn on_block(cpu: c_uint, word: *mut c_void) {
     state.in_user_code = true;
     let word = word.addr() as u64;
     counters.add_instructions(word & ((1 << COUNT_BITS) - 1));
-    if feed.unified {
+    if feed.unified
+        && let Some(bank) = &mut state.bank
+    {
         counters.add_fetch();
-        state.bank.access(Stream::Instructions, word >> COUNT_BITS, |size| counters.add_miss(size));
+        bank.access(Stream::Instructions, word >> COUNT_BITS, |size| counters.add_miss(size));
     }
 }
 
@@ -130,7 +136,7 @@ extern "C" fn on_kernel_block(cpu: c_uint, _: *mut c_void) {
     }
 }
 
-extern "C" fn on_access(cpu: c_uint, _: MemoryInfo, address: u64, _: *mut c_void) {
+extern "C" fn on_access(cpu: c_uint, access: MemoryInfo, address: u64, _: *mut c_void) {
     let Some(feed) = FEED.get() else { return };
     // SAFETY: as in `on_block`.
     let Some((state, counters)) = (unsafe { feed.cpu(cpu) }) else { return };
@@ -138,5 +144,17 @@ extern "C" fn on_access(cpu: c_uint, _: MemoryInfo, address: u64, _: *mut c_void
         return;
     }
     counters.add_access();
-    state.bank.access(Stream::Data, address, |size| counters.add_miss(size));
+    // SAFETY: both functions only read bits of their argument.
+    let (is_store, shift) =
+        unsafe { (qemu::qemu_plugin_mem_is_store(access), qemu::qemu_plugin_mem_size_shift(access)) };
+    let bytes = 1_u64.wrapping_shl(shift);
+    if is_store {
+        counters.add_store(bytes);
+    }
+    if !is_store || qemu::is_both(access) {
+        counters.add_load(bytes);
+    }
+    if let Some(bank) = &mut state.bank {
+        bank.access(Stream::Data, address, |size| counters.add_miss(size));
+    }
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plugin of QEMU's emulation that feeds a modelled TLB with every data access, and every block of instructions, of user code.
+//! A plugin of QEMU's emulation that counts instructions and accesses of user code, and feeds a modelled TLB with their addresses.
 //!
-//! `-plugin FILE,counters=FILE,entries=62,replacement=round-robin,pages=12:16:24,unified=true`: see [`colony_tlb::Setup::words`]. The
-//! file of the counters is made by the process that starts QEMU.
+//! `-plugin FILE,counters=FILE,entries=62,replacement=round-robin,pages=12:16:24,unified=true`: see [`colony_tlb::Setup::words`], without
+//! which there is no TLB. The file of the counters is made by the process that starts QEMU.
 //!
 //! A plugin is not told the privilege level, so user code is told from other code by its address: it is below the kernel's half of
 //! the addresses, not in the first 2 MiB, and does not run before the kernel. Firmware, boot code and the start of further CPUs
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
     match install(id, info, &words) {
         Ok(()) => 0,
         Err(reason) => {
-            eprintln!("the TLB plugin does not start: {reason}");
+            eprintln!("the plugin that counts does not start: {reason}");
             -1
         }
     }
@@ -66,8 +66,9 @@ pub unsafe extern "C" fn qemu_plugin_install(
 fn install(id: PluginId, info: &Info, words: &[String]) -> Result<(), String> {
     let counters = words.iter().find_map(|word| word.strip_prefix("counters="));
     let counters = counters.ok_or("it was given no file for counters (counters=FILE)")?;
-    let others = words.iter().map(String::as_str).filter(|word| !word.starts_with("counters="));
-    let setup = Setup::from_words(others).map_err(|e| e.to_string())?;
+    let others = || words.iter().map(String::as_str).filter(|word| !word.starts_with("counters="));
+    let has_tlb = others().next().is_some();
+    let setup = has_tlb.then(|| Setup::from_words(others())).transpose().map_err(|e| e.to_string())?;
     let file = OpenOptions::new().read(true).write(true).open(counters);
     let mapped = file.and_then(|file| Counters::map(&file)).map_err(|e| format!("{counters}: {e}"))?;
     let room = mapped.cpus();
@@ -76,5 +77,5 @@ fn install(id: PluginId, info: &Info, words: &[String]) -> Result<(), String> {
     if cpus > room {
         return Err(format!("{counters} has room for {room} CPUs, and this machine has {cpus}"));
     }
-    Feed::install(id, &setup, mapped)
+    Feed::install(id, setup.as_ref(), mapped)
 }

@@ -60,6 +60,15 @@ unsafe extern "C" {
     pub(crate) fn qemu_plugin_tb_n_insns(block: *const Block) -> usize;
     pub(crate) fn qemu_plugin_tb_get_insn(block: *const Block, index: usize) -> *mut Instruction;
     pub(crate) fn qemu_plugin_tb_vaddr(block: *const Block) -> u64;
+    pub(crate) fn qemu_plugin_mem_is_store(info: MemoryInfo) -> bool;
+    pub(crate) fn qemu_plugin_mem_size_shift(info: MemoryInfo) -> c_uint;
+}
+
+/// Returns `true` for an atomic operation, which reads and writes at once. The interface calls it a store, and QEMU 7.2 calls functions
+/// for reads alone at the wrong accesses. So this reads QEMU's own bits (`get_plugin_meminfo_rw`). A QEMU that reports a read and a write
+/// instead sets one of them.
+pub(crate) const fn is_both(access: MemoryInfo) -> bool {
+    (access >> 16) & READS_AND_WRITES as u32 == READS_AND_WRITES as u32
 }
 
 /// The newest version of the interface that this QEMU and this plugin both know: 2 (QEMU 9.0 to 10), or 1 (QEMU 7.2 and 8).

@@ -10,8 +10,8 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::MOST_SIZES;
 
-/// First word of a file of which the plugin has taken possession: `colotlb1`.
-const STARTED: u64 = u64::from_le_bytes(*b"colotlb1");
+/// First word of a file of which the plugin has taken possession: `colotlb2`.
+const STARTED: u64 = u64::from_le_bytes(*b"colotlb2");
 
 /// Words before the counters of the first CPU.
 const HEADER: usize = 8;
@@ -19,6 +19,8 @@ const HEADER: usize = 8;
 const PER_CPU: usize = 16;
 /// Words of a CPU before the misses.
 const MISSES: usize = 3;
+/// Words of a CPU before the loads and stores.
+const BY_KIND: usize = MISSES + MOST_SIZES;
 
 /// The counters of all CPUs of an emulator.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl Counters {
         if cpus == 0 || bytes != Self::bytes(cpus as u32) {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
-                format!("{bytes} bytes are no file of TLB counters"),
+                format!("{bytes} bytes are no file of counters"),
             ));
         }
         let map = MmapOptions::new().len(bytes as usize).map_raw(file)?;
@@ -117,6 +119,18 @@ impl CpuCounters<'_> {
         self.add(1, 1);
     }
 
+    /// Counts a read of so many bytes.
+    pub fn add_load(self, bytes: u64) {
+        self.add(BY_KIND, 1);
+        self.add(BY_KIND + 1, bytes);
+    }
+
+    /// Counts a write of so many bytes.
+    pub fn add_store(self, bytes: u64) {
+        self.add(BY_KIND + 2, 1);
+        self.add(BY_KIND + 3, bytes);
+    }
+
     /// Counts a fetch of a block of instructions.
     pub fn add_fetch(self) {
         self.add(2, 1);
@@ -137,6 +151,10 @@ impl CpuCounters<'_> {
             accesses: word(1),
             fetches: word(2),
             misses: std::array::from_fn(|size| word(MISSES + size)),
+            loads: word(BY_KIND),
+            bytes_loaded: word(BY_KIND + 1),
+            stores: word(BY_KIND + 2),
+            bytes_stored: word(BY_KIND + 3),
         }
     }
 }
@@ -148,12 +166,20 @@ pub struct Counts {
     pub cpus: u32,
     /// Instructions.
     pub instructions: u64,
-    /// Reads and writes.
+    /// Reads and writes; one instruction that does both at once is one access.
     pub accesses: u64,
     /// Blocks of instructions that were fetched; 0 unless instructions use the TLB.
     pub fetches: u64,
     /// Misses, by index of the page size.
     pub misses: [u64; MOST_SIZES],
+    /// Reads, also those of instructions that write, too.
+    pub loads: u64,
+    /// Bytes of the reads.
+    pub bytes_loaded: u64,
+    /// Writes.
+    pub stores: u64,
+    /// Bytes of the writes.
+    pub bytes_stored: u64,
 }
 
 impl AddAssign for Counts {
@@ -164,6 +190,10 @@ impl AddAssign for Counts {
         add(&mut self.instructions, other.instructions);
         add(&mut self.accesses, other.accesses);
         add(&mut self.fetches, other.fetches);
+        add(&mut self.loads, other.loads);
+        add(&mut self.bytes_loaded, other.bytes_loaded);
+        add(&mut self.stores, other.stores);
+        add(&mut self.bytes_stored, other.bytes_stored);
         self.misses.iter_mut().zip(other.misses).for_each(|(to, from)| add(to, from));
     }
 }
@@ -190,6 +220,8 @@ mod tests {
             counters.add_instructions(10);
             counters.add_access();
             counters.add_fetch();
+            counters.add_load(8);
+            counters.add_store(2);
             counters.add_miss(cpu);
             counters.add_miss(MOST_SIZES);
         }
@@ -197,7 +229,18 @@ mod tests {
         drop(plugin);
         let mut misses = [0; MOST_SIZES];
         (misses[0], misses[1]) = (1, 1);
-        assert_eq!(host.sum(), Counts { cpus: 2, instructions: 20, accesses: 2, fetches: 2, misses });
+        let expected = Counts {
+            cpus: 2,
+            instructions: 20,
+            accesses: 2,
+            fetches: 2,
+            misses,
+            loads: 2,
+            bytes_loaded: 16,
+            stores: 2,
+            bytes_stored: 4,
+        };
+        assert_eq!(host.sum(), expected);
     }
 
     #[test]

@@ -22,6 +22,6 @@ pub enum SetupError {
     #[error("{0} page sizes were given: give 1 to {MOST_SIZES}, each once")]
     Sizes(usize),
     /// A word of the plugin's command line.
-    #[error("the TLB plugin does not know `{0}`")]
+    #[error("the plugin that counts does not know `{0}`")]
     Word(String),
 }

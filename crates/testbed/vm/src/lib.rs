@@ -7,6 +7,7 @@
 
 mod accel;
 pub mod cache;
+pub mod counting;
 mod digest;
 mod error;
 pub mod fleet;
@@ -18,7 +19,6 @@ pub mod qemu;
 pub mod report;
 pub mod slots;
 pub mod testing;
-pub mod tlb;
 mod tool;
 
 pub use accel::Accel;

@@ -6,6 +6,7 @@ mod boot;
 mod common;
 mod conformance;
 mod control;
+mod counters;
 mod doorbells;
 mod drains;
 mod extremes;

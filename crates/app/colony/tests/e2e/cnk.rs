@@ -11,6 +11,7 @@ fn what_no_node_can_be_is_wrong_use() {
         (&["--icount", "--cpus", "2", "--", "true"], 2, "--cpus 1"),
         (&["--icount", "--mode", "virtual-node", "--", "true"], 2, "--cpus 2"),
         (&["--icount", "--accel", "kvm", "--", "true"], 2, "counts instructions"),
+        (&["--counters", "--accel", "kvm", "--", "true"], 2, "only if QEMU emulates each instruction"),
         (&["--bind", "here", "--", "true"], 2, "FROM:TO"),
         (&["--env", "NO_SUCH_VARIABLE_HERE", "--", "true"], 2, "no variable"),
         (&["--", "no-such-program-here"], 2, "in no folder of PATH"),
@@ -44,16 +45,18 @@ fn an_emulator_without_plugins_is_told_before_a_node_is_started() {
     let emulator = folder.path().join("qemu-system-x86_64");
     std::fs::write(&emulator, "#!/bin/sh\necho usage: -machine -cpu\n").expect("a file");
     std::fs::set_permissions(&emulator, PermissionsExt::from_mode(0o755)).expect("ours");
-    let run = |path: &std::path::Path| {
+    let run = |path: &std::path::Path, option: &str| {
         let mut command = std::process::Command::new(assert_cmd::cargo::cargo_bin!("colony"));
-        command.env("PATH", path).args(["cnk", "run", "--tlb", "ppc440", "--", "/bin/true"]);
+        command.env("PATH", path).args(["cnk", "run", option, "--", "/bin/true"]);
         let out = command.output().expect("it starts");
         (out.status.code(), String::from_utf8_lossy(&out.stderr).into_owned())
     };
-    let (code, said) = run(folder.path());
-    assert!(code == Some(1) && said.contains("without plugins"), "{said}");
+    for option in ["--tlb=ppc440", "--counters"] {
+        let (code, said) = run(folder.path(), option);
+        assert!(code == Some(1) && said.contains("without plugins"), "{said}");
+    }
     std::fs::remove_file(emulator).expect("ours");
-    let (code, said) = run(folder.path());
+    let (code, said) = run(folder.path(), "--counters");
     assert!(code == Some(1) && said.contains("install the package qemu-system-x86"), "{said}");
 }
 

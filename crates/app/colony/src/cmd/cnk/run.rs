@@ -9,7 +9,10 @@ use anyhow::Context;
 use clap::ValueEnum;
 use colony_nodes::ciod::{Bind, Config, Export, Files, JobError, JobOutcome, JobSpec, Network, Streams};
 use colony_nodes::report::{Report, SCHEMA};
-use colony_nodes::{Accel, IoNodes, Link, Machine, Partition, Places, Running, programs};
+use colony_nodes::tlb::Prediction;
+use colony_nodes::{
+    Accel, CnkError, IoNodes, Link, Machine, Partition, Places, RunCounters, Running, programs,
+};
 
 use super::program::{IoNodesWord, ModeWord, environment, find, passing_signals};
 use super::tlb::TlbArgs;
@@ -27,6 +30,7 @@ use crate::words::{Ns, ns};
   colony cnk run --nodes 8 --label -- busybox printenv COLONY_RANK
   colony cnk run --mode virtual-node --memory 256 -- ./program
   colony cnk run --icount --json -- ./benchmark       time counted in instructions
+  colony cnk run --counters -- ./benchmark            instructions, loads, stores, calls
   colony cnk run --tlb ppc440 -- ./benchmark          misses of a TLB, and what they cost
   colony cnk run --nodes 2 --io-nodes linux -- busybox cat /proc/version
   sudo colony cnk run --user nobody --root /srv/job -- /bin/program")]
@@ -101,6 +105,9 @@ pub(super) struct Args {
     /// End the job after this long
     #[arg(long, value_parser = ns, value_name = "TIME")]
     timeout: Option<Ns>,
+    /// Count instructions, loads and stores of the program, and its calls, faults and interrupts, by node
+    #[arg(long)]
+    counters: bool,
     #[command(flatten)]
     tlb: TlbArgs,
     /// Show what the kernels of the nodes say
@@ -162,13 +169,11 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     }
     let (outcome, boot_s, run_s) = outcome_and_times;
-    let counts = match partition.tlb_counts() {
+    let (tlb, counters) = match counted(&args, &partition, &outcome) {
         // a job that could not start has an error of its own, and nothing to count
-        Err(_) if outcome.error.is_some() => None,
-        counts => counts?,
+        Err(_) if outcome.error.is_some() => (None, None),
+        counted => counted?,
     };
-    let counted = partition.machine().tlb.as_ref().zip(counts);
-    let tlb = counted.map(|(setup, counts)| args.tlb.prediction(setup, &counts));
     let report = Report {
         schema: SCHEMA,
         nodes: args.nodes,
@@ -179,10 +184,26 @@ pub(super) fn run(args: Args) -> anyhow::Result<ExitCode> {
         outcome,
         deaths: job.deaths(),
         tlb,
+        counters,
         boot_s,
         run_s,
     };
     end(&args, &report)
+}
+
+/// The prediction from a modelled TLB, and the counters of a job that has begun, as far as they were asked for.
+fn counted(
+    args: &Args,
+    partition: &Partition,
+    outcome: &JobOutcome,
+) -> Result<(Option<Prediction>, Option<RunCounters>), CnkError> {
+    let counts = partition.tlb_counts()?;
+    let modelled = partition.machine().tlb.as_ref().zip(counts);
+    let tlb = modelled.map(|(setup, counts)| args.tlb.prediction(setup, &counts));
+    let has_begun = !outcome.processes.is_empty();
+    let counters = (args.counters && has_begun)
+        .then(|| partition.counts().map(|counts| RunCounters::new(&counts, &outcome.processes)));
+    Ok((tlb, counters.transpose()?))
 }
 
 /// Refuses what only jobs with a Linux I/O node can have.
@@ -237,6 +258,9 @@ fn tell(args: &Args, report: &Report) -> anyhow::Result<()> {
         if !outcome.is_empty() {
             note!("{}", outcome.trim_end());
         }
+        if let Some(counters) = &report.counters {
+            note!("{}", colony_view::counters::counters(counters, report.outcome.success()).trim_end());
+        }
         if let Some(tlb) = &report.tlb {
             note!("{}", colony_view::tlb::prediction(tlb, report.outcome.success()).trim_end());
         }
@@ -284,6 +308,7 @@ fn machine(args: &Args) -> anyhow::Result<Machine> {
         io_nodes,
         accel,
         tlb: args.tlb.setup()?,
+        counters: args.counters,
         debug: args.debug,
         ..Machine::default()
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulator's plugin that feeds a modelled TLB with the addresses of user code.
+//! The emulator's plugin that counts user code, and feeds a modelled TLB with its addresses.
 //!
 //! The plugin is part of this library and reaches the emulator as a file in memory, and so do the counters. The emulator may
 //! therefore run as another user, in any folder, and the counters survive its kill.
@@ -17,13 +17,13 @@ use crate::{Accel, VmError, tool};
 /// The plugin: a shared library.
 static PLUGIN: &[u8] = include_bytes!(env!("COLONY_TLB_PLUGIN"));
 
-/// A modelled TLB of one emulator.
+/// The plugin of one emulator.
 #[derive(Debug)]
-pub struct ModelledTlb {
+pub struct CountingPlugin {
     counters: Counters,
 }
 
-/// Arguments and descriptors of an emulator that feeds a TLB.
+/// Arguments and descriptors of an emulator that counts.
 #[derive(Debug)]
 pub struct Plugged {
     /// Arguments for the emulator.
@@ -32,7 +32,7 @@ pub struct Plugged {
     pub fds: [OwnedFd; 2],
 }
 
-impl ModelledTlb {
+impl CountingPlugin {
     /// Refuses a machine whose instructions are not emulated.
     ///
     /// # Errors
@@ -40,7 +40,7 @@ impl ModelledTlb {
     pub fn check_accel(accel: Accel) -> Result<(), VmError> {
         match accel {
             Accel::Kvm => {
-                let why = "a TLB is modelled only if QEMU emulates each instruction; run without KVM";
+                let why = "user code is counted only if QEMU emulates each instruction: run without KVM";
                 Err(VmError::Wrong(why.into()))
             }
             _ => Ok(()),
@@ -59,26 +59,27 @@ impl ModelledTlb {
             return Ok(());
         }
         let (what, reason) =
-            ("loading the TLB plugin", "it was built without plugins (-plugin); Debian's has them");
+            ("loading the plugin that counts", "it was built without plugins (-plugin); Debian's has them");
         Err(VmError::ToolFailed { tool: QEMU.0, what: what.into(), reason: reason.into() })
     }
 
-    /// A TLB for an emulator of so many CPUs, and what the emulator needs. Its descriptors are the plugin's from `first_fd` on.
+    /// Counters for an emulator of so many CPUs, and what the emulator needs: its descriptors from `first_fd` on are the plugin's. The
+    /// plugin models `tlb` if there is one.
     ///
     /// # Errors
     /// If the system refuses files in memory.
-    pub fn new(setup: &Setup, cpus: u32, first_fd: i32) -> Result<(Self, Plugged), VmError> {
-        let failed = || VmError::io("the counters of a TLB");
+    pub fn new(tlb: Option<&Setup>, cpus: u32, first_fd: i32) -> Result<(Self, Plugged), VmError> {
+        let failed = || VmError::io("the counters of an emulator");
         let mut plugin = memory_file("colony-tlb-plugin")?;
         plugin.write_all(PLUGIN).map_err(failed())?;
         seal(&plugin, Seal::Content)?;
-        let file: File = memory_file("colony-tlb")?;
+        let file: File = memory_file("colony-counters")?;
         file.set_len(Counters::bytes(cpus)).map_err(failed())?;
         // the emulator could shorten the file, and kill this process by it
         seal(&file, Seal::Length)?;
         let counters = Counters::map(&file).map_err(failed())?;
-        let words = setup.words();
-        let argument = format!("/proc/self/fd/{first_fd},counters=/proc/self/fd/{},{words}", first_fd + 1);
+        let words = tlb.map(|setup| format!(",{}", setup.words())).unwrap_or_default();
+        let argument = format!("/proc/self/fd/{first_fd},counters=/proc/self/fd/{}{words}", first_fd + 1);
         let plugged = Plugged { arguments: ["-plugin".into(), argument], fds: [plugin.into(), file.into()] };
         Ok((Self { counters }, plugged))
     }
