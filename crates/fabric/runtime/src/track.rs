@@ -125,6 +125,7 @@ impl Shared {
             run: format!("{run:016x}"),
             pes,
             seeds: Vec::new(),
+            notes: Vec::new(),
         };
         let path = options.path(rank);
         let timeline = recording.end(meta, Process::here(rank), names(classes).0, recorders);

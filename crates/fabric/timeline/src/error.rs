@@ -87,6 +87,14 @@ pub enum Problem {
         /// Bytes there are.
         found: u64,
     },
+    /// A line of a text file is wrong.
+    #[error("line {number}: {reason}")]
+    Line {
+        /// Number of the line, from 1.
+        number: u64,
+        /// The problem.
+        reason: String,
+    },
     /// A record that no recorder can have written.
     #[error("event {number} of PE {pe} is impossible: {reason}")]
     Event {

@@ -14,14 +14,12 @@ use zerocopy::IntoBytes;
 
 use crate::error::{MAGIC, Problem, SCHEMA, TimelineError};
 use crate::names::Names;
+use crate::projections;
 use crate::record::{ALL_PES, Event, MAX_PES, Record};
-use crate::timeline::{Meta, Process, Timeline, Track};
+use crate::timeline::{FAR_NS, Meta, Process, Timeline, Track};
 
 /// The longest header: names of 65,535 entry methods, and 16 million tracks would not fit a file anyway.
 const MAX_HEADER: u64 = 256 << 20;
-
-/// Instants are within 2^61 ns of 1970 (73 years), so that no difference or end of two overflows.
-const FAR_NS: i64 = 1 << 61;
 
 #[derive(Serialize, Deserialize)]
 struct Header {
@@ -58,14 +56,15 @@ impl Timeline {
         read(BufReader::with_capacity(1 << 20, file), meta.len()).map_err(error)
     }
 
-    /// Reads the files of a run's processes as one time line.
+    /// Reads the files of a run's processes as one time line. An `.sts` file or a folder is a [run of Projections](projections::read()).
     ///
     /// # Errors
     /// [`TimelineError`] if a file cannot be read, or they are not of one run.
     pub fn read_all<P: AsRef<Path>>(paths: &[P]) -> Result<Self, TimelineError> {
         let mut all: Option<Self> = None;
         for path in paths {
-            let next = Self::read(path.as_ref())?;
+            let path = path.as_ref();
+            let next = if projections::is_run(path) { projections::read(path)? } else { Self::read(path)? };
             all = Some(match all {
                 None => next,
                 Some(all) => all.merge(next)?,

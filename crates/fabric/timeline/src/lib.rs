@@ -4,7 +4,7 @@
 //! * [`Recorder`] records the events of one PE on its own thread, [`Recording`] those of a process,
 //! * [`Timeline`] holds the tracks of a run, and reads and writes files,
 //! * [`analysis`] computes utilization, entry methods, messages and stragglers,
-//! * [`projections`] and [`perfetto`] write files for other viewers,
+//! * [`projections`] reads and writes the files of Charm++'s viewer, [`perfetto`] writes those of another,
 //! * [`Noise`] lays noise traces under the tracks, and finds the detours that hit an execution.
 //!
 //! Instants are TAI nanoseconds, as in noise traces, so that both have one clock.
@@ -28,7 +28,9 @@ mod timeline;
 pub use error::{Problem, TimelineError};
 pub use names::{EntryName, Names, NoNumberLeft};
 pub use noise::{Detour, Noise, Observed, Stolen};
-pub use record::{ALL_PES, Event, MAX_DURATION, MAX_PES, MessageId, Migration, NO_CPU, Record, Timed};
+pub use record::{
+    ALL_PES, Event, MAX_DURATION, MAX_PES, MessageId, Migration, NO_CPU, NO_VALUE, Record, Timed,
+};
 pub use recorder::{Recorder, Stamp};
 pub use recording::{DEFAULT_EVENTS, Recording};
 pub use timeline::{Meta, Process, Timeline, Track};

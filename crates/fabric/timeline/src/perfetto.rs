@@ -11,7 +11,7 @@ use std::path::Path;
 use crate::error::{Problem, TimelineError};
 use crate::noise::Noise;
 use crate::protobuf::Message;
-use crate::record::{ALL_PES, Event, MessageId, NO_CPU, Timed};
+use crate::record::{ALL_PES, Event, MessageId, NO_CPU, NO_VALUE, Timed};
 use crate::timeline::{Timeline, Track};
 
 /// Numbers of fields.
@@ -89,8 +89,13 @@ pub fn write_to(timeline: &Timeline, noise: Option<&Noise>, out: impl Write) -> 
     let mut w = Writer { out, names: HashMap::new(), broadcasts: broadcasts(timeline), timeline };
     w.begin(noise)?;
     for process in timeline.processes() {
-        let name =
-            format!("{} {} on {} (pid {})", timeline.meta().program, process.rank, process.host, process.pid);
+        let mut name = format!("{} {}", timeline.meta().program, process.rank);
+        if !process.host.is_empty() {
+            name = format!("{name} on {}", process.host);
+        }
+        if process.pid != 0 {
+            name = format!("{name} (pid {})", process.pid);
+        }
         w.process(process_uuid(process.rank), process.rank.into(), &name)?;
     }
     for track in timeline.tracks() {
@@ -280,7 +285,9 @@ impl<W: Write> Writer<'_, W> {
                 "migration"
             }
             Event::User { value, .. } => {
-                about.push(("value", value));
+                if value != NO_VALUE {
+                    about.push(("value", value));
+                }
                 "user"
             }
         };

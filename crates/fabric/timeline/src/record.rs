@@ -7,6 +7,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// A CPU number that says: unknown.
 pub const NO_CPU: u16 = u16::MAX;
 
+/// A value of a user event that says: unknown.
+pub const NO_VALUE: u64 = u64::MAX;
+
 /// A PE number that says: every PE (a broadcast).
 pub const ALL_PES: u32 = u32::MAX;
 
@@ -99,7 +102,7 @@ pub enum Event {
     User {
         /// The event, an index into [`Names::events`](crate::Names::events).
         event: u16,
-        /// A value of the program's own.
+        /// A value of the program's own; [`NO_VALUE`] if unknown.
         value: u64,
     },
 }

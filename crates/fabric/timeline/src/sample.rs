@@ -103,6 +103,7 @@ pub fn stencil() -> ([Timeline; 2], Vec<Row>) {
             pes: PES,
             seeds: vec![1],
             command: vec!["stencil".into(), "--blocks".into(), "16".into()],
+            notes: Vec::new(),
         };
         let process =
             Process { rank, host: HOST.into(), pid: 4000 + rank, counter_hz: 1e9, tai_offset_s: 37 };

@@ -9,6 +9,9 @@ use crate::error::TimelineError;
 use crate::names::Names;
 use crate::record::{MAX_PES, Record, Timed};
 
+/// Instants are within 2^61 ns of 1970 (73 years), so that no difference or end of two overflows.
+pub(crate) const FAR_NS: i64 = 1 << 61;
+
 /// The run: the same in the file of every process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
@@ -28,6 +31,9 @@ pub struct Meta {
     /// Command line, for running it again.
     #[serde(default)]
     pub command: Vec<String>,
+    /// What a file of another format, from which the run was read, holds or lacks.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// A process of the run.
@@ -35,16 +41,22 @@ pub struct Meta {
 pub struct Process {
     /// Number of the process in the run.
     pub rank: u32,
-    /// Name of its host.
+    /// Name of its host; empty if unknown.
     pub host: String,
-    /// Process id on its host.
+    /// Process id on its host; 0 if unknown, and then absent in JSON.
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub pid: u32,
-    /// Counts per second of the counter that recorded.
-    #[serde(default)]
+    /// Counts per second of the counter that recorded; 0 if unknown, and then absent in JSON.
+    #[serde(default, skip_serializing_if = "is_unknown")]
     pub counter_hz: f64,
     /// Seconds TAI was ahead of UTC; 0 if nobody told the kernel.
     #[serde(default)]
     pub tai_offset_s: i64,
+}
+
+/// Zero stands for an unknown number.
+fn is_unknown<N: Default + PartialEq>(number: &N) -> bool {
+    *number == N::default()
 }
 
 impl Process {

@@ -17,7 +17,8 @@ use crate::exit::wrong;
 
 /// Show where an object program's time went, and which noise delayed it
 ///
-/// The runtime writes one file for each process of a run; every command takes the files of one run together.
+/// The runtime writes one file for each process of a run; every command takes the files of one run together. They also take the logs of a
+/// Charm++ program: its .sts file, or the folder with it.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -35,7 +36,7 @@ enum Action {
 /// The files of a run, and the noise under it.
 #[derive(clap::Args)]
 struct Input {
-    /// The time lines of a run, one file for each of its processes
+    /// The time lines of a run, one file for each of its processes; or the .sts file of a Charm++ program, or the folder with it
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     /// A noise trace that was measured while the program ran, for a host of the run; again for each host
@@ -49,6 +50,7 @@ struct Input {
   colony timeline show run.*.timeline
   colony timeline show run.*.timeline --noise node.parquet     which detours made the stragglers
   colony timeline show run.*.timeline --noise n1=n1.parquet --noise n2=n2.parquet
+  colony timeline show run.sts                                  logs of a Charm++ program
   colony timeline show run.*.timeline --json | jq '.entries[] | [.name, .calls, .share]'")]
 struct Show {
     #[command(flatten)]
@@ -83,7 +85,8 @@ struct Report {
   timeline     one file of all processes
 Examples:
   colony timeline convert run.*.timeline --to projections -o run.sts
-  colony timeline convert run.*.timeline --to perfetto -o run.perfetto-trace")]
+  colony timeline convert run.*.timeline --to perfetto -o run.perfetto-trace
+  colony timeline convert run.sts --to perfetto -o run.perfetto-trace")]
 struct Convert {
     #[command(flatten)]
     input: Input,
@@ -157,6 +160,9 @@ fn convert(a: &Convert) -> anyhow::Result<()> {
     if !matches!(a.to, Format::Perfetto) && noise.is_some() {
         return Err(wrong("--noise goes with --to perfetto: the other formats have no place for noise"));
     }
+    for text in &timeline.meta().notes {
+        note!("note: {text}");
+    }
     match a.to {
         Format::Projections => projections::write(&timeline, &a.out)?,
         Format::Perfetto => perfetto::write(&timeline, noise.as_ref(), &a.out)?,
@@ -167,6 +173,15 @@ fn convert(a: &Convert) -> anyhow::Result<()> {
 
 impl Input {
     fn read(&self) -> anyhow::Result<(Timeline, Option<Noise>)> {
+        if !self.noise.is_empty()
+            && let Some(run) = self.files.iter().find(|file| projections::is_run(file))
+        {
+            return Err(wrong(format!(
+                "--noise cannot be laid under {}: logs of Projections count time from the begin of the program, and noise traces are \
+                 in TAI; leave --noise out",
+                run.display()
+            )));
+        }
         let timeline = Timeline::read_all(&self.files)?;
         let mut hosts: Vec<&str> = timeline.processes().iter().map(|p| p.host.as_str()).collect();
         hosts.sort_unstable();

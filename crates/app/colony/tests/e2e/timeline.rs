@@ -70,6 +70,54 @@ fn a_run_is_written_for_other_viewers() {
 }
 
 #[test]
+fn logs_of_projections_are_read_by_every_command() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let [a, b, noise] = &sample(dir.path());
+    let file = |name: &str| dir.path().join(name).to_str().expect("plain").to_owned();
+    let sts = &file("run.sts");
+    text(&["timeline", "convert", a, b, "--to", "projections", "-o", sts]);
+    let [ours, theirs] = [&[a, b][..], &[sts][..]].map(|files| {
+        let words: Vec<&str> = files.iter().map(|f| f.as_str()).collect();
+        json(&[&["timeline", "show", "--json"], &words[..]].concat())
+    });
+    for figure in ["pes", "messages"] {
+        assert_eq!(theirs[figure], ours[figure]);
+    }
+    let calls = |shown: &serde_json::Value| -> Vec<(String, u64)> {
+        let entries = shown["entries"].as_array().expect("a list").iter();
+        let calls = entries.map(|e| (e["name"].to_string(), e["calls"].as_u64().expect("a number")));
+        let mut calls: Vec<_> = calls.collect();
+        calls.sort();
+        calls
+    };
+    assert_eq!(calls(&theirs), calls(&ours));
+    assert_eq!(theirs["processes"].as_array().map(Vec::len), Some(2));
+    assert!(
+        theirs["processes"][0].get("pid").is_none(),
+        "an unknown number is absent: {}",
+        theirs["processes"]
+    );
+    // the folder has one .sts file
+    assert_eq!(json(&["timeline", "show", "--json", &file("")]), theirs);
+    text(&["timeline", "report", sts, "-o", &file("report.html")]);
+    text(&["timeline", "convert", sts, "--to", "timeline", "-o", &file("again.timeline")]);
+    assert_eq!(json(&["timeline", "show", "--json", &file("again.timeline")]), theirs);
+    fails(&["timeline", "show", sts, "--noise", noise], 2, "leave --noise out");
+    // a record of another kind is counted, for people and on the way to another format
+    let log = file("run.0.log");
+    let whole = std::fs::read_to_string(&log).expect("a log");
+    std::fs::write(&log, whole.replacen('\n', "\n26 7 0\n", 1)).expect("written");
+    let note = "1 records of kinds that are not shown: 26";
+    assert!(text(&["timeline", "show", sts]).contains(note));
+    let convert = ["timeline", "convert", sts, "--to", "perfetto", "-o", &file("run.pftrace")];
+    assert!(error(&colony().args(convert).output().expect("runs")).contains(note));
+    std::fs::write(&log, &whole[..whole.len() - 3]).expect("written");
+    fails(&["timeline", "show", sts], 1, "run.0.log: line ");
+    std::fs::remove_file(&log).expect("there");
+    fails(&["timeline", "show", sts], 1, "run.0.log: the log of PE 0 is missing");
+}
+
+#[test]
 fn what_is_no_run_is_refused() {
     let dir = tempfile::tempdir().expect("temp dir");
     let [a, b, noise] = &sample(dir.path());

@@ -89,7 +89,7 @@ fn migrations(timeline: &Timeline) -> Migrations {
 }
 
 fn notes(timeline: &Timeline, noise: Option<&Noise>) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = timeline.meta().notes.clone();
     let (there, of_run) = (timeline.tracks().len(), timeline.meta().pes as usize);
     if there < of_run {
         notes.push(format!(

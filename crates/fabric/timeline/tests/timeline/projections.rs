@@ -84,7 +84,7 @@ fn read_sts(path: &Path) -> Sts {
                 let n = number(&mut t);
                 sts.totals.insert(total.into(), n);
             }
-            "PROJECTIONS_ID" | "MACHINE" | "HOSTNAME" | "COMMANDLINE" => {}
+            "PROJECTIONS_ID" | "MACHINE" | "SMPMODE" | "HOSTNAME" | "COMMANDLINE" => {}
             other => panic!("{other} is nothing Projections knows"),
         }
     }

@@ -5,7 +5,7 @@ use colony_timeline::analysis::messages::Messages;
 use colony_timeline::analysis::segments::{Segment, State, of_track};
 use colony_timeline::analysis::summary::Summary;
 use colony_timeline::analysis::utilization::{Times, Utilization};
-use colony_timeline::{Event, Noise, Timeline, Track};
+use colony_timeline::{Event, NO_VALUE, Noise, Timeline, Track};
 use serde::Serialize;
 
 /// PEs with a lane of their own; a page of more cannot be read.
@@ -226,6 +226,7 @@ fn marks(timeline: &Timeline, tracks: &[Track], begin_ns: i64) -> Vec<Mark> {
     let all = tracks.iter().enumerate().flat_map(|(lane, track)| {
         track.events().filter_map(move |t| {
             let name = match t.event {
+                Event::User { event, value: NO_VALUE } => names.of_event(event),
                 Event::User { event, value } => format!("{} {value}", names.of_event(event)),
                 Event::MigratedOut(m) => format!("{} {} to PE {}", names.of_class(m.class), m.object, m.peer),
                 Event::MigratedIn(m) => {

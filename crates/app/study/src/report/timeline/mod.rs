@@ -106,7 +106,9 @@ fn noise_line(s: &Summary) -> String {
 }
 
 fn facts(s: &Summary) -> Vec<(&'static str, String)> {
-    let mut hosts: Vec<&str> = s.processes.iter().map(|p| p.host.as_str()).collect();
+    let known = |host: &str| !host.is_empty();
+    let mut hosts: Vec<&str> =
+        s.processes.iter().map(|p| if known(&p.host) { &*p.host } else { "–" }).collect();
     hosts.sort_unstable();
     hosts.dedup();
     let processes = match s.processes.len() as u64 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files for Projections, the viewer of Charm++: one `.sts` of names and a `.log` for each PE, version 11.0.
+//! Writes the files of a run, version 11.0.
 //!
 //! Projections reads whole microseconds, so shorter executions have length 0 there. It knows neither nested executions (an outer one is
 //! written in parts) nor load balancing (written as an entry method of the runtime). Time that is neither execution nor
@@ -8,26 +8,12 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use super::kind;
 use crate::analysis::segments::{Segment, State, of_track};
 use crate::error::{Problem, TimelineError};
 use crate::names::Names;
 use crate::record::{ALL_PES, Event, MessageId, Timed};
 use crate::timeline::{Timeline, Track};
-
-/// Numbers of Projections' events.
-mod kind {
-    pub(super) const CREATION: u8 = 1;
-    pub(super) const BEGIN_PROCESSING: u8 = 2;
-    pub(super) const END_PROCESSING: u8 = 3;
-    pub(super) const BEGIN_COMPUTATION: u8 = 6;
-    pub(super) const END_COMPUTATION: u8 = 7;
-    pub(super) const USER_EVENT: u8 = 13;
-    pub(super) const BEGIN_IDLE: u8 = 14;
-    pub(super) const END_IDLE: u8 = 15;
-    pub(super) const CREATION_BCAST: u8 = 20;
-    pub(super) const BEGIN_USER_EVENT_PAIR: u8 = 98;
-    pub(super) const END_USER_EVENT_PAIR: u8 = 99;
-}
 
 /// The kind of message that starts an entry method of an object.
 const FOR_CHARE_MSG: u32 = 2;
@@ -77,7 +63,7 @@ impl<'a> Tables<'a> {
 }
 
 /// A name as Projections' tokenizer gives it back: single blanks, no quotes, no open parenthesis.
-fn word(text: &str) -> String {
+pub(super) fn word(text: &str) -> String {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|w| !w.is_empty()).collect();
     let text = words.join(" ").replace('"', "'");
@@ -86,7 +72,7 @@ fn word(text: &str) -> String {
 }
 
 /// The log of PE 0 beside `run.sts` is `run.0.log`.
-fn log_path(sts: &Path, pe: u32) -> PathBuf {
+pub(super) fn log_path(sts: &Path, pe: u32) -> PathBuf {
     sts.with_extension(format!("{pe}.log"))
 }
 
@@ -125,7 +111,14 @@ fn write_sts(timeline: &Timeline, tables: &Tables<'_>, out: &mut impl Write) -> 
     hosts.sort_unstable();
     hosts.dedup();
     let command = if meta.command.is_empty() { meta.program.clone() } else { meta.command.join(" ") };
-    writeln!(out, "PROJECTIONS_ID\nVERSION 11.0\nTOTAL_PHASES 1\nMACHINE \"colony\"\nPROCESSORS {pes}")?;
+    writeln!(
+        out,
+        "PROJECTIONS_ID\nVERSION 11.0\nTOTAL_PHASES 1\nMACHINE \"{}\"\nPROCESSORS {pes}",
+        kind::COLONY
+    )?;
+    if let Some((pes_each, processes)) = equal_processes(timeline, pes) {
+        writeln!(out, "SMPMODE {pes_each} {processes}")?;
+    }
     writeln!(out, "HOSTNAME \"{}\"\nCOMMANDLINE \"{}\"", word(&hosts.join(" ")), word(&command))?;
     let (classes, entries, events) = (tables.names.classes.len() + 1, tables.entries + 1, tables.events + 2);
     writeln!(
@@ -159,6 +152,14 @@ fn write_sts(timeline: &Timeline, tables: &Tables<'_>, out: &mut impl Write) -> 
         tables.migrated_in()
     )?;
     writeln!(out, "TOTAL_STATS 0\nEND")
+}
+
+/// PEs of each process, and processes, if each has the same number of PEs, in order, and more than one.
+fn equal_processes(timeline: &Timeline, pes: u32) -> Option<(u32, u32)> {
+    let processes = u32::try_from(timeline.processes().len()).ok()?;
+    let pes_each = pes.checked_div(processes).filter(|&n| n > 1 && n * processes == pes)?;
+    let in_order = timeline.tracks().iter().all(|t| t.process == t.pe / pes_each);
+    in_order.then_some((pes_each, processes))
 }
 
 /// A user event, a message or a migration: one line, at one instant.
