@@ -8,6 +8,7 @@
 //! Viewers keep times as doubles, too coarse for nanoseconds since 1970: times count from the start of the
 //! observation, which `otherData` tells.
 
+mod kind;
 mod lanes;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 
+use self::kind::{Kind, Text};
 use self::lanes::Lanes;
 use super::text::{WordLimit, decimal, micros};
 use crate::Source;
@@ -66,16 +68,7 @@ pub(super) fn read(input: impl Read) -> Result<Trace, Problem> {
     let mut json = serde_json::Deserializer::from_reader(WordLimit::new(input));
     let parsed = FileSeed(&mut file).deserialize(&mut json).and_then(|()| json.end());
     if let Err(e) = parsed {
-        match e.classify() {
-            serde_json::error::Category::Io => return Err(Problem::Io(e.into())),
-            // the format allows an array without its end, which is how a tool leaves it that was killed
-            serde_json::error::Category::Eof if file.is_array && !file.events.trace.is_empty() => {
-                file.events.trace.note(
-                    "the file ends without the closing `]`: the tool was ended while it wrote, and its last events may be missing",
-                );
-            }
-            _ => return Err(Problem::Json(e.to_string())),
-        }
+        file.forgive(e)?;
     }
     file.trace()
 }
@@ -125,10 +118,13 @@ struct Events {
     idle: u64,
     /// First and last instant of any event.
     span_ns: Option<(i64, i64)>,
+    /// Whole events of the file, of every kind.
+    whole: u64,
 }
 
 impl Events {
     fn take(&mut self, event: Event) -> Result<(), String> {
+        self.whole += 1;
         let (pid, tid) = (plain(event.pid.as_deref()), plain(event.tid.as_deref()));
         let source = || event.name.as_deref().map_or(Source::Unexplained, Source::from);
         let kind = event.ph.as_deref().unwrap_or_default();
@@ -259,11 +255,37 @@ struct File {
     meta: Option<TraceMeta>,
     /// Numbers and texts of `otherData`.
     pairs: Vec<(String, String)>,
-    /// The value of `schema`, which Colony's results have.
-    schema: Option<String>,
+    /// Kind of the file, if it has no events.
+    kind: Kind,
 }
 
 impl File {
+    /// Accepts the error of an array without its end, which the format allows: a killed tool leaves such a file.
+    fn forgive(&mut self, e: serde_json::Error) -> Result<(), Problem> {
+        let is_cut = match e.classify() {
+            serde_json::error::Category::Io => return Err(Problem::Io(e.into())),
+            category => category == serde_json::error::Category::Eof,
+        };
+        if !self.has_events {
+            return Err(self.kind.name().map_or_else(|| Problem::Json(e.to_string()), Problem::OtherFile));
+        }
+        if !is_cut {
+            return Err(Problem::Json(e.to_string()));
+        }
+        if !self.is_array || self.events.trace.is_empty() && self.events.edges.is_empty() {
+            return Err(Problem::CutChrome {
+                line: e.line(),
+                column: e.column(),
+                whole_events: self.events.whole,
+                end: if self.is_array { "]" } else { "]}" },
+            });
+        }
+        self.events.trace.note(
+            "the file ends without the closing `]`: the tool was ended while it wrote, and its last events may be missing",
+        );
+        Ok(())
+    }
+
     fn trace(self) -> Result<Trace, Problem> {
         match self.meta {
             Some(meta) => {
@@ -275,13 +297,10 @@ impl File {
                 trace.shift(meta.start_ns);
                 trace.build(meta)
             }
-            None if !self.has_events => Err(Problem::Json(match self.schema {
-                Some(schema) => format!(
-                    "this is a result of Colony (`{}`), which has no single detours; `colony measure --out FILE.parquet` keeps them",
-                    schema.chars().take(60).collect::<String>()
-                ),
-                None => "the object has no `traceEvents`".into(),
-            })),
+            None if !self.has_events => Err(self
+                .kind
+                .name()
+                .map_or_else(|| Problem::Json("the object has no `traceEvents`".into()), Problem::OtherFile)),
             None => self.events.foreign(&self.pairs),
         }
     }
@@ -358,14 +377,13 @@ impl<'de> Visitor<'de> for FileSeed<'_> {
                     self.0.has_events = true;
                     map.next_value_seed(EventsSeed(&mut self.0.events))?;
                 }
-                "schema" => {
-                    self.0.schema = map.next_value::<serde_json::Value>()?.as_str().map(str::to_owned);
-                }
                 "otherData" => {
                     let value = map.next_value::<Box<RawValue>>()?;
                     self.0.other_data(&value).map_err(A::Error::custom)?;
                 }
-                _ => {
+                key if Kind::KEYS.contains(&key) => self.0.kind.field(key, map.next_value::<Text>()?.0),
+                key => {
+                    self.0.kind.field(key, None);
                     map.next_value::<IgnoredAny>()?;
                 }
             }

@@ -100,8 +100,59 @@ fn an_array_without_its_end_is_read() {
         assert_eq!(trace.detours.len(), 1, "{end}");
         assert!(trace.meta.notes.join("\n").contains("without the closing `]`"), "{:?}", trace.meta.notes);
     }
-    assert!(error(&format!("{{\"traceEvents\":[{NAME_3},{event}")).contains("EOF"));
     assert!(error(&format!("[{NAME_3},{event};")).contains("expected"), "damage is no end");
+}
+
+#[test]
+fn a_trace_that_ends_in_the_middle_is_named_with_its_place() {
+    let event = r#"{"ph":"X","name":"nmi","pid":1,"tid":77,"ts":9,"dur":1}"#;
+    for (text, place, end) in [
+        (format!("{{\"traceEvents\":[{NAME_3},\n{event}"), "line 2, column 55, after 2 whole events", "`]}`"),
+        (
+            format!("{{\"traceEvents\":[{NAME_3},\n{event},\n{{\"ph\":\"X"),
+            "line 3, column 8, after 2",
+            "`]}`",
+        ),
+        (
+            format!("{{\"traceEvents\":[{NAME_3},{event}],\n\"otherData\":{{"),
+            "line 2, column 13, after 2",
+            "`]}`",
+        ),
+        ("[{\"ph\":\"X".to_owned(), "line 1, column 9, after 0", "`]`"),
+    ] {
+        let says = error(&text);
+        assert!(says.contains("a Chrome trace that ends in the middle") && says.contains(place), "{says}");
+        assert!(says.ends_with(&format!("end it behind its last whole event with {end}")), "{says}");
+    }
+    // the remedy works
+    assert_eq!(read(&format!("{{\"traceEvents\":[{NAME_3},\n{event}]}}")).detours.len(), 1);
+    let cut = error("{\"displayTimeUnit\":\"ns\",\"otherData\":{");
+    assert!(cut.contains("no Chrome trace: EOF"), "without events nothing says that it is one: {cut}");
+}
+
+#[test]
+fn files_with_loads_of_objects_are_named_with_the_command_that_reads_them() {
+    let task = r#"{"entity":{"id":3,"home":0,"type":"object"},"node":0,"resource":"cpu","time":0.25}"#;
+    let phases = format!(r#""phases":[{{"id":1,"tasks":[{task}]}}]"#);
+    for text in [
+        format!("{{{phases}}}"),
+        format!(r#"{{"type":"LBDatafile",{phases}}}"#),
+        format!(r#"{{"metadata":{{"rank":0,"type":"LBDatafile"}},{phases}}}"#),
+        // cut off
+        format!(r#"{{"metadata":{{"type":"LBDatafile"}},{}"#, &phases[..30]),
+    ] {
+        let says = error(&text);
+        assert!(
+            says.contains("a load file of DARMA/vt") && says.contains("`colony lb replay FOLDER`"),
+            "{says}"
+        );
+    }
+    let own = error(r#"{"schema":"colony.loads/1","objects":[]}"#);
+    assert!(own.contains("a load file of Colony (`colony.loads/1`)"), "{own}");
+    let other = error(r#"{"type":"FeatureCollection","phases":[]}"#);
+    assert!(other.contains("no Chrome trace: the object has no `traceEvents`"), "{other}");
+    let result = error(r#"{"schema":"colony.noise.show/1","meta":{}}"#);
+    assert!(result.contains("a result of Colony (`colony.noise.show/1`)"), "{result}");
 }
 
 #[test]

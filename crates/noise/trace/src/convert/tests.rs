@@ -186,7 +186,7 @@ fn an_error_in_a_file_names_the_place_and_the_fault() {
         (Format::Osnoise, "irq_noise: x:1 start 5 ns\n", "line 1: expected `start"),
         (Format::Osnoise, "# RTLA osnoise histogram\nIndex CPU-000\n", "holds no single detours"),
         (Format::Chrome, "{\"traceEvents\":[{\"ph\":\"X\",\"ts\":1}]}", "`dur`"),
-        (Format::Chrome, "[{\"ph\":\"X\"", "EOF"),
+        (Format::Chrome, "[{\"ph\":\"X\"", "ends in the middle, at line 1, column 10"),
         (Format::Chrome, "[]", "no detour"),
         (Format::Chrome, "17", "array of events"),
     ] {

@@ -128,6 +128,21 @@ pub enum Problem {
     /// No JSON, or not of the expected shape.
     #[error("no Chrome trace: {0}")]
     Json(String),
+    /// A Chrome trace without its end.
+    #[error(
+        "this is a Chrome trace that ends in the middle, at line {line}, column {column}, after {whole_events} whole events; record it \
+         again, or end it behind its last whole event with `{end}`"
+    )]
+    CutChrome {
+        /// Line of the file's end, from 1.
+        line: usize,
+        /// Column of the file's end.
+        column: usize,
+        /// Events before the end of the file.
+        whole_events: u64,
+        /// The missing brackets.
+        end: &'static str,
+    },
     /// A file of another tool without a single detour.
     #[error("no detour was found in it; expected {0}")]
     Empty(&'static str),
