@@ -8,11 +8,14 @@
 //! Index   CPU-000   CPU-001                        001 (us):   1012345678 1011111111
 //! 0        430434    479123                        018 (us):   1 0
 //! over:         1         0                         Maximum:   18 1 (us)
-//! max:        275         8                        Duration:   29.98 29.99 (sec)
+//! avg:       0.02      0.01                        Duration:   29.98 29.99 (sec)
+//! max:        275         8
 //! ```
 //!
 //! A histogram has no instants. Its detours are placed at random instants, independently on each CPU and without overlap, so that their
 //! number, their lengths and the share of stolen time are those of the histogram: noise that can be fitted and simulated.
+
+mod beyond;
 
 use std::io::BufRead;
 
@@ -20,6 +23,7 @@ use rand::seq::SliceRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use self::beyond::{Beyond, Bounds, average};
 use super::text::{Lines, decimal};
 use crate::Source;
 use crate::trace::{Detour, Problem, Stated, Trace, TraceBuilder};
@@ -43,6 +47,10 @@ struct Histogram {
     over_from_ns: Option<u64>,
     /// The longest detour, nanoseconds.
     max_ns: Vec<u64>,
+    /// The average of all detours of a CPU.
+    mean: Vec<Option<Bounds>>,
+    /// Each length in the file is the whole part of one in this unit, nanoseconds.
+    unit_ns: u64,
     /// Length of the observation, seconds.
     observed_s: Option<f64>,
     /// Detours shorter than this are not in it, nanoseconds.
@@ -89,8 +97,8 @@ fn shown(words: &[&str]) -> String {
 }
 
 fn rtla(lines: &[String]) -> Result<Histogram, Problem> {
-    let mut found = Histogram::default();
     let unit_ns = if lines.iter().any(|l| l.starts_with("# Time unit is nanoseconds")) { 1 } else { 1000 };
+    let mut found = Histogram { unit_ns, ..Histogram::default() };
     let times =
         |line: usize, words: &[&str], cpus: usize| {
             // a CPU without any detour has a dash
@@ -117,6 +125,7 @@ fn rtla(lines: &[String]) -> Result<Histogram, Problem> {
             }
             "over:" => found.over = row(at, rest, cpus, |w| w.parse().ok())?,
             "max:" => found.max_ns = times(at, rest, cpus)?,
+            "avg:" => found.mean = row(at, rest, cpus, |w| average(w, unit_ns))?,
             index => {
                 if let Some(index) = index.parse::<u64>().ok().and_then(|i| i.checked_mul(unit_ns)) {
                     rows.push((index, row(at, rest, cpus, |w| w.parse().ok())?));
@@ -195,11 +204,18 @@ impl Histogram {
         };
         let mut trace = TraceBuilder::new();
         let source = trace.source(&Source::Unexplained)?;
+        let mut all_beyond = Vec::new();
         for (column, &cpu) in self.cpus.iter().enumerate() {
             // each CPU has random numbers of its own, and the same each time the file is read
             let mut random = ChaCha8Rng::seed_from_u64(cpu.into());
             let span_ns = (observed_s * 1e9) as u64;
             let mut lengths_ns = self.lengths(column, &mut random, &mut trace)?;
+            if let Some(beyond) = self.beyond(column) {
+                let count = usize::try_from(beyond.count).map_err(|_| Problem::TooManyDetours)?;
+                trace.expect(lengths_ns.len().saturating_add(count))?;
+                lengths_ns.extend(beyond.lengths_ns());
+                all_beyond.push(beyond);
+            }
             lengths_ns.shuffle(&mut random);
             let Some(starts_ns) = placed(&lengths_ns, span_ns, &mut random) else {
                 return Err(Problem::Meta(format!(
@@ -209,6 +225,9 @@ impl Histogram {
             for (start_ns, duration_ns) in starts_ns.into_iter().zip(lengths_ns) {
                 trace.push(Detour { node: 0, cpu, start_ns, duration_ns, source })?;
             }
+        }
+        if let Some(note) = beyond::note(&all_beyond) {
+            trace.note(note);
         }
         if let Some(width) = self.guessed_width_ns {
             trace.note(format!(
@@ -230,7 +249,16 @@ impl Histogram {
         })
     }
 
-    /// The lengths of the detours of a column, anywhere in their buckets.
+    /// The end of the last bucket, nanoseconds.
+    fn last_ns(&self) -> u64 {
+        self.over_from_ns.or_else(|| self.buckets.iter().map(|(_, to, _)| *to).max()).unwrap_or(0)
+    }
+
+    fn stated_max_ns(&self, column: usize) -> Option<u64> {
+        self.max_ns.get(column).copied().filter(|max| *max > 0)
+    }
+
+    /// The lengths of the detours in the buckets of a column, anywhere in their buckets.
     fn lengths(
         &self,
         column: usize,
@@ -238,34 +266,42 @@ impl Histogram {
         trace: &mut TraceBuilder,
     ) -> Result<Vec<u64>, Problem> {
         let mut lengths_ns = Vec::new();
-        let last_ns =
-            self.over_from_ns.or_else(|| self.buckets.iter().map(|(_, to, _)| *to).max()).unwrap_or(0);
-        let stated_max_ns = self.max_ns.get(column).copied().filter(|max| *max > 0);
-        let max_ns = stated_max_ns.unwrap_or(last_ns).max(last_ns);
-        let over = self.over.get(column).copied().unwrap_or(0);
-        let over = (over > 0).then_some((last_ns, max_ns, over));
-        let buckets = self.buckets.iter().map(|(from, to, counts)| (*from, *to, counts[column]));
-        for (from_ns, to_ns, count) in buckets.chain(over) {
-            let count = usize::try_from(count).map_err(|_| Problem::TooManyDetours)?;
+        let stated_max_ns = self.stated_max_ns(column);
+        for (from_ns, to_ns, counts) in &self.buckets {
+            let count = usize::try_from(counts[column]).map_err(|_| Problem::TooManyDetours)?;
             trace.expect(lengths_ns.len().saturating_add(count))?;
             // none is longer than the longest, which is known to a microsecond
-            let to_ns = stated_max_ns.map_or(to_ns, |max| to_ns.min(max + 1000)).max(from_ns);
-            lengths_ns.extend((0..count).map(|_| random.random_range(from_ns..=to_ns)));
-        }
-        if let Some((_, _, count)) = over {
-            lengths_ns.last_mut().into_iter().for_each(|longest| *longest = max_ns);
-            if count > 1 {
-                trace.note(format!(
-                    "{} detours of CPU {} are beyond the last bucket, and only the longest is known: the others are given lengths between \
-                     {:.0} and {:.0} µs, so the stolen time is uncertain. More buckets (`-E` of rtla) show them",
-                    count,
-                    self.cpus.get(column).copied().unwrap_or_default(),
-                    last_ns as f64 / 1e3,
-                    max_ns as f64 / 1e3
-                ));
-            }
+            let to_ns = stated_max_ns.map_or(*to_ns, |max| (*to_ns).min(max + 1000)).max(*from_ns);
+            lengths_ns.extend((0..count).map(|_| random.random_range(*from_ns..=to_ns)));
         }
         Ok(lengths_ns)
+    }
+
+    /// The detours of a column beyond the last bucket.
+    fn beyond(&self, column: usize) -> Option<Beyond> {
+        let count = self.over.get(column).copied().filter(|count| *count > 0)?;
+        let from_ns = self.last_ns();
+        let longest_ns = self.stated_max_ns(column).unwrap_or(from_ns).max(from_ns);
+        let sum = self.mean.get(column).copied().flatten().map(|mean| self.sum_beyond(column, count, mean));
+        Some(Beyond { cpu: self.cpus.get(column).copied()?, count, from_ns, longest_ns, sum })
+    }
+
+    /// Bounds of the sum of the `over` detours beyond the last bucket: that of all detours, less that of the buckets. rtla rounds each length
+    /// down before it takes the average, so that half a unit is added for each but the longest, which the file has rounded down, too.
+    fn sum_beyond(&self, column: usize, over: u64, mean: Bounds) -> Bounds {
+        let unit = self.unit_ns as f64;
+        let (mut count, mut least, mut most) = (over as f64, 0.0, 0.0);
+        for (from_ns, to_ns, counts) in &self.buckets {
+            let n = counts[column] as f64;
+            count += n;
+            least += n * *from_ns as f64;
+            most += n * (to_ns.saturating_sub(self.unit_ns).max(*from_ns)) as f64;
+        }
+        let rounding = (over - 1) as f64 * unit / 2.0;
+        Bounds {
+            low_ns: mean.low_ns * count - most + rounding,
+            high_ns: mean.high_ns * count - least + rounding,
+        }
     }
 }
 
@@ -304,6 +340,41 @@ min:          0         -
 avg:          0         -
 max:        275         -
 ";
+
+    #[test]
+    fn the_average_gives_the_detours_beyond_the_last_bucket_their_mean() {
+        // 20 + 21 µs in the buckets; 300 + 3 · 20 µs beyond them, rounded down
+        let text = RTLA.replace("430 ", "  3 ").replace("over:         2", "over:         4");
+        let with =
+            |avg: &str| parse(text.replace("avg:          0", avg).as_bytes(), Format::Histogram).expect(avg);
+        let beyond = |trace: &Trace| lengths(trace, 0)[26..].to_vec();
+        // (20 + 21 + 275 + 3 · 20) / 30 = 12.53: between 59.75 and 60.05 µs of the three others
+        let derived = with("avg:      12.53");
+        let found = beyond(&derived);
+        assert_eq!((found.len(), found[3]), (4, 275_000));
+        let mean = found[..3].iter().sum::<u64>() as f64 / 3.0;
+        assert!((mean - 20_467.0).abs() < 100.0, "half a microsecond of rounding each: {mean}");
+        let notes = derived.meta.notes.join("\n");
+        assert!(
+            notes.contains("4 detours of CPU 0 are beyond")
+                && notes.contains("a mean (20 to 21 µs on CPU 0)"),
+            "{notes}"
+        );
+        // without an average, and with one that contradicts the buckets, they lie evenly
+        for avg in ["avg:          -", "avg:       1.00"] {
+            let even = with(avg);
+            let found = beyond(&even);
+            assert!(found[0] > 50_000 && found[2] < 240_000 && found[3] == 275_000, "{found:?}");
+            let notes = even.meta.notes.join("\n");
+            assert!(notes.contains("evenly between 8 and 275 µs on CPU 0"), "{notes}");
+        }
+        // whole numbers are the whole part of the average: 12 to 13 µs of 30 detours
+        let notes = with("avg:         12").meta.notes.join("\n");
+        assert!(notes.contains("a mean (15 to 25 µs on CPU 0)"), "{notes}");
+        assert!(
+            parse(RTLA.replace("avg:          0", "avg:          x").as_bytes(), Format::Histogram).is_err()
+        );
+    }
 
     const OSLAT: &str = "\
 oslat V 2.40
