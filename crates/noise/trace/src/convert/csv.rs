@@ -35,6 +35,14 @@ struct Layout([Option<usize>; 5]);
 
 impl Layout {
     fn of(header: &csv::StringRecord) -> Result<Self, String> {
+        for name in COLUMNS {
+            let mut named = (1..).zip(header).filter(|(_, h)| h.trim() == name).map(|(number, _)| number);
+            if let (Some(first), Some(second)) = (named.next(), named.next()) {
+                return Err(format!(
+                    "columns {first} and {second} are both named `{name}`; rename the one that does not hold {name} of the detours"
+                ));
+            }
+        }
         let at = COLUMNS.map(|name| header.iter().position(|h| h.trim() == name));
         for required in ["start_ns", "duration_ns"] {
             if !header.iter().any(|h| h.trim() == required) {
@@ -73,20 +81,50 @@ impl Layout {
     }
 }
 
-/// The byte between the columns of a header: spreadsheets in many languages write a semicolon, other programs a tab.
+/// Bytes between the columns: spreadsheets in many languages write a semicolon, other programs a tab.
+const DELIMITERS: [u8; 3] = [b',', b';', b'\t'];
+
+/// The delimiter of a header.
 fn delimiter(text: &[u8]) -> u8 {
     let header = text.split(|&b| b == b'\n').next().unwrap_or_default();
-    *[b',', b';', b'\t'].iter().find(|byte| header.contains(byte)).unwrap_or(&b',')
+    *DELIMITERS.iter().find(|byte| header.contains(byte)).unwrap_or(&b',')
+}
+
+/// The line above the header with which spreadsheets state the delimiter.
+pub(super) const DELIMITER_LINE: &str = "sep=";
+
+/// Reads the line `sep=;`, if it is the next one, with the comments below it. Returns the delimiter that the line states.
+fn stated_delimiter(lines: &mut Lines<impl BufRead>, header: &mut Header) -> Result<Option<u8>, Problem> {
+    if !lines.begins_with(DELIMITER_LINE.as_bytes())? {
+        return Ok(None);
+    }
+    let line = lines.next()?.unwrap_or_default();
+    let stated = line.strip_prefix(DELIMITER_LINE).unwrap_or_default();
+    let stated = if stated == "\t" { stated } else { stated.trim() };
+    match DELIMITERS.into_iter().find(|byte| stated.as_bytes() == [*byte]) {
+        Some(byte) => {
+            lines.comments(header)?;
+            Ok(Some(byte))
+        }
+        None => Err(lines.wrong(format!(
+            "the line `{}` states a delimiter that is not read; write the file with a comma, a semicolon or a tab",
+            line.chars().take(40).collect::<String>()
+        ))),
+    }
 }
 
 pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let mut header = Header::default();
     let mut lines = Lines::new(input);
     lines.comments(&mut header)?;
+    let stated = stated_delimiter(&mut lines, &mut header)?;
     let above = lines.number;
     let mut rest = lines.into_rest();
     let mut reader = csv::ReaderBuilder::new();
-    reader.comment(Some(b'#')).delimiter(delimiter(rest.fill_buf()?));
+    reader.comment(Some(b'#')).delimiter(match stated {
+        Some(byte) => byte,
+        None => delimiter(rest.fill_buf()?),
+    });
     let mut rows = reader.from_reader(LineLimit::new(rest));
     let wrong = |line: u64, reason: String| Problem::Line { line: above + line, reason };
     let failed = |e: csv::Error| {

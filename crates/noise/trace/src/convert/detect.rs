@@ -4,7 +4,7 @@
 use std::{fmt, path::Path, str::FromStr};
 
 use super::quanta::{self, Benchmark};
-use super::{histogram, hwlat, netgauge, osnoise, other, sched};
+use super::{csv, histogram, hwlat, netgauge, osnoise, other, sched};
 use crate::trace::OtherFile;
 use crate::trace::parquet::META_KEY;
 
@@ -139,7 +139,8 @@ impl Content {
         let text = String::from_utf8_lossy(head);
         let text = text.trim_start_matches('\u{feff}').trim_start();
         let mut lines = text.lines().filter(|line| !line.trim().is_empty());
-        let first = lines.clone().find(|line| !line.starts_with('#')).unwrap_or_default();
+        let is_above_header = |line: &str| line.starts_with('#') || line.starts_with(csv::DELIMITER_LINE);
+        let first = lines.clone().find(|line| !is_above_header(line)).unwrap_or_default();
         // a header counts more than what comments and rows may hold
         if first.contains("start_ns") && first.contains("duration_ns") {
             return Self::Trace(Format::Csv);
@@ -174,7 +175,7 @@ impl Content {
         if is_own_osnoise {
             return Self::Trace(Format::Osnoise);
         }
-        if let Some(other) = other::of_content(head, text) {
+        if let Some(other) = osnoise::summaries(text).or_else(|| other::of_content(head, text)) {
             return Self::Other(other);
         }
         match netgauge::plausible(text) {

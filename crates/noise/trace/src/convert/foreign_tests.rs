@@ -483,6 +483,53 @@ fn columns_may_lie_between_semicolons_or_tabs() {
 }
 
 #[test]
+fn a_spreadsheet_may_state_its_delimiter_above_the_header() {
+    let rows = "# observed_s: 30\ncpu,start_ns,duration_ns,source\n3,5,7,irq:a,b\n";
+    let semicolons = rows.replace(",b", " b").replace(',', ";").replace(" b", ",b");
+    for text in [
+        format!("sep=;\n{semicolons}"),
+        format!("\u{feff}sep=;\r\n{semicolons}"),
+        format!("# x\nsep=;\n{semicolons}"),
+    ] {
+        let trace = file("a.csv", text.as_bytes()).expect(&text);
+        assert_eq!((trace.detours[0].duration_ns, trace.meta.observed_s), (7, 30.0));
+        assert_eq!(trace.sources[0].to_string(), "irq:a,b");
+    }
+    let bar = file("a.csv", b"sep=|\ncpu|start_ns|duration_ns\n1|2|3\n").expect_err("a bar").to_string();
+    assert!(bar.contains("line 1: the line `sep=|` states a delimiter that is not read"), "{bar}");
+    let wrong = file("a.csv", b"sep=;\nstart_ns;duration_ns\n1;x\n").expect_err("no number").to_string();
+    assert!(wrong.contains("line 3: `x` is no duration_ns"), "{wrong}");
+}
+
+#[test]
+fn a_column_that_is_there_twice_is_refused_with_both_numbers() {
+    let text = b"# a\ncpu,start_ns,duration_ns,node, start_ns\n1,2,3,0,9\n";
+    let twice = file("a.csv", text).expect_err("twice").to_string();
+    assert!(twice.contains("line 2: columns 2 and 5 are both named `start_ns`"), "{twice}");
+    let other = b"cpu,start_ns,duration_ns,note,note\n1,2,3,x,y\n";
+    assert_eq!(file("a.csv", other).expect("columns that are not read").detours.len(), 1);
+}
+
+#[test]
+fn summaries_of_the_osnoise_tracer_are_named_with_the_way_to_detours() {
+    let header = "# tracer: osnoise\n#\n#           TASK-PID      CPU# ||||   TIMESTAMP    IN US           IN US  AVAILABLE  IN US     HW    NMI    IRQ   SIRQ THREAD\n";
+    let line = "       <...>-859     [000] ....    81.637220: 1000000        190  99.98100       9     18      0   1007     18     1\n";
+    let report = "       osnoise/0-859   [000]    81.637220: osnoise:              noise:190\tmax_sample:9\thw:18\tnmi:0\tirq:1007\tsoftirq:18\tthread:1\n";
+    for text in [format!("{header}{line}"), line.to_owned(), report.to_owned(), format!("cpus=8\n{report}")] {
+        for error in [
+            file("a.txt", text.as_bytes()).expect_err("no detours").to_string(),
+            super::parse(text.as_bytes(), super::Format::Osnoise).expect_err("no detours").to_string(),
+        ] {
+            assert!(
+                error.contains("this is the osnoise tracer's summary of each period")
+                    && error.contains("-e osnoise"),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
 fn interrupts_between_processors_of_arm_are_read_by_their_names() {
     let lines = "app-900  [003] d..h1 100.000100: ipi_entry: (Rescheduling interrupts)\n\
                  app-900  [003] d..h1 100.000103: ipi_exit: (Rescheduling interrupts)\n\

@@ -21,7 +21,7 @@ use super::ftrace::{self, Losses, Place, Ran, is_idle_thread};
 use super::text::{Header, Lines, decimal, write_meta};
 use super::traced::Traced;
 use crate::Source;
-use crate::trace::{Detour, Lengths, Problem, Stated, Trace, TraceBuilder};
+use crate::trace::{Detour, Lengths, OtherFile, Problem, Stated, Trace, TraceBuilder};
 
 /// The tracepoints, as they stand before their fields.
 pub(super) const EVENTS: [&str; 5] =
@@ -143,6 +143,27 @@ fn period(fields: &str) -> Option<u64> {
     decimal(fields[0], 3)?.try_into().ok()
 }
 
+/// True if the text behind the instant of a line sums up a period: as the `trace` file has it, or as trace-cmd prints it, `noise:190
+/// max_sample:9 hw:18 nmi:0 irq:1007 softirq:18 thread:1`.
+fn sums_up(fields: &str) -> bool {
+    period(fields).is_some() || fields.contains("noise:") && fields.contains("max_sample:")
+}
+
+/// The error of a file that has the tracer's summaries of periods only.
+fn only_summaries() -> OtherFile {
+    OtherFile::new(
+        "the osnoise tracer's summary of each period, which holds no single detours",
+        "record the tracer's events too, with `trace-cmd record -p osnoise -e osnoise` and `trace-cmd report > trace.txt`, or the lengths of \
+         the detours with `rtla osnoise hist`",
+    )
+}
+
+/// What a file of the osnoise tracer is that begins with `text`, if it has summaries of periods.
+pub(super) fn summaries(text: &str) -> Option<OtherFile> {
+    let mut lines = text.lines().filter(|line| !line.starts_with('#')).filter_map(Place::of_line);
+    lines.any(|(place, fields)| place.cpu.is_some() && sums_up(fields)).then(only_summaries)
+}
+
 /// True if a line of `text` is one of the tracepoints.
 pub(super) fn is_in(text: &str) -> bool {
     text.lines().any(|line| !line.starts_with('#') && parse(line).is_ok_and(|found| found.is_some()))
@@ -189,6 +210,8 @@ struct File {
     has_other_clock: bool,
     /// Time that the tracer sampled, by CPU.
     sampled_ns: BTreeMap<u16, u64>,
+    /// The tracer's summaries of periods are there.
+    has_summaries: bool,
     /// Lines that do not name a CPU.
     without_cpu: u64,
     /// The tracer's own threads ran as the program that is disturbed.
@@ -235,6 +258,7 @@ impl File {
     fn other_line(&mut self, place: Place, fields: &str) {
         let Place { cpu: Some(cpu), at_ns: Some(at_ns) } = place else { return };
         self.traced.seen.insert(cpu);
+        self.has_summaries |= sums_up(fields);
         let sampled_ns = period(fields);
         if let Some(ns) = sampled_ns {
             self.has_workload = true;
@@ -253,6 +277,9 @@ impl File {
             return self.trace.build(meta);
         }
         let Some((mut first_ns, mut last_ns)) = self.events else {
+            if self.has_summaries {
+                return Err(Problem::OtherFile(only_summaries()));
+            }
             return Err(Problem::Empty(
                 "lines of the osnoise tracepoints (irq_noise, softirq_noise, thread_noise, nmi_noise, \
                  sample_threshold); a summary of rtla or of the tracer holds no single detours",

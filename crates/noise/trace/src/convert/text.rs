@@ -54,6 +54,11 @@ impl<R: BufRead> Lines<R> {
         Ok(())
     }
 
+    /// True if the next line begins with `text`, which is far shorter than the input's buffer.
+    pub(super) fn begins_with(&mut self, text: &[u8]) -> Result<bool, Problem> {
+        Ok(self.input.fill_buf()?.starts_with(text))
+    }
+
     /// The input after the lines that were read.
     pub(super) fn into_rest(self) -> R {
         self.input
