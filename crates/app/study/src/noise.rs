@@ -43,15 +43,18 @@ pub fn summarise(trace: &Trace, command: &str) -> Noise {
 
 /// The sources of a trace that have detours, most stolen time first, then by name.
 fn by_source(trace: &Trace) -> Vec<SourceRow> {
-    let row = |s: &SourceSummary| SourceRow {
-        source: s.source.to_string(),
-        events: None,
-        count: s.amount.count,
-        stolen_ns: s.amount.stolen_ns,
-        max_ns: s.amount.max_ns,
+    // a source without detours has no longest
+    let row = |s: &SourceSummary| {
+        Some(SourceRow {
+            source: s.source.to_string(),
+            events: None,
+            count: s.amount.count,
+            stolen_ns: s.amount.stolen_ns,
+            max_ns: s.amount.max_ns?,
+        })
     };
     let summary = Summary::of(trace, None);
-    let mut rows: Vec<SourceRow> = summary.sources.iter().filter(|s| s.amount.count > 0).map(row).collect();
+    let mut rows: Vec<SourceRow> = summary.sources.iter().filter_map(row).collect();
     rows.sort_by(|a, b| b.stolen_ns.cmp(&a.stolen_ns).then_with(|| a.source.cmp(&b.source)));
     rows
 }

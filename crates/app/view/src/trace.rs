@@ -15,9 +15,9 @@ use crate::units::{count, counted, percent, three, time};
 /// Sources and periods shown; the rest is in the JSON.
 const ROWS: usize = 16;
 
-/// A trace's summary, with what is periodic in it.
+/// A trace's summary, with its periods; `None` if the trace has no instants.
 #[must_use]
-pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
+pub fn summary(meta: &TraceMeta, s: &Summary, periodic: Option<&[Finding]>) -> String {
     let mut out = String::new();
     let w = &mut out;
     // writing to a String cannot fail
@@ -33,7 +33,7 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
         counted(s.cpus as u64, "CPU"),
         three(s.observed_s),
         time(s.threshold_ns as f64),
-        percent(s.total.stolen_share),
+        known(s.total.stolen_share, percent),
     );
     if s.lost_events > 0 {
         let lost = count(s.lost_events);
@@ -55,13 +55,13 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: &[Finding]) -> String {
                 w,
                 "{window} windows: {} stolen, {} of their time",
                 time(share.stolen_ns as f64),
-                percent(share.stolen_share)
+                known(share.stolen_share, percent)
             );
         }
     }
-    let _ = match meta.has_random_instants {
-        true => writeln!(w, "periods: –, for a histogram has no instants"),
-        false => writeln!(w, "{}", periods(periodic)),
+    let _ = match periodic {
+        None => writeln!(w, "periods: –, for a histogram has no instants"),
+        Some(periodic) => writeln!(w, "{}", periods(periodic)),
     };
     out
 }
@@ -84,17 +84,21 @@ pub fn periods(periodic: &[Finding]) -> String {
 }
 
 fn row(source: &str, a: &Amount) -> [String; 7] {
-    // no detour has no length
-    let time = |ns| if a.count == 0 { "–".into() } else { time(ns) };
+    let time = |ns: Option<u64>| known(ns.map(|ns| ns as f64), time);
     [
         name(source, 22),
         count(a.count),
-        three(a.per_s),
-        percent(a.stolen_share),
-        time(a.p50_ns as f64),
-        time(a.p99_ns as f64),
-        time(a.max_ns as f64),
+        known(a.per_s, three),
+        known(a.stolen_share, percent),
+        time(a.p50_ns),
+        time(a.p99_ns),
+        time(a.max_ns),
     ]
+}
+
+/// A figure; a dash if it is not known.
+fn known(value: Option<f64>, show: fn(f64) -> String) -> String {
+    value.map_or("–".into(), show)
 }
 
 /// Two traces compared.

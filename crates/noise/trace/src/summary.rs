@@ -12,20 +12,20 @@ use crate::trace::{Detour, Lane, Trace};
 pub struct Amount {
     /// Detours.
     pub count: u64,
-    /// Detours a second of each CPU observed; 0 where the time is not known.
-    pub per_s: f64,
+    /// Detours a second of each CPU observed; `None` if the time is not known.
+    pub per_s: Option<f64>,
     /// Their sum.
     pub stolen_ns: u64,
-    /// Stolen share of the time observed, 0 to 1; 0 where the time is not known.
-    pub stolen_share: f64,
-    /// Shortest; 0 where there is none, as for the next three.
-    pub min_ns: u64,
+    /// Stolen share of the time observed, 0 to 1; `None` if the time is not known.
+    pub stolen_share: Option<f64>,
+    /// Shortest; `None` without detours, as for the next three.
+    pub min_ns: Option<u64>,
     /// Median.
-    pub p50_ns: u64,
+    pub p50_ns: Option<u64>,
     /// 99 % are at most as long.
-    pub p99_ns: u64,
+    pub p99_ns: Option<u64>,
     /// Longest.
-    pub max_ns: u64,
+    pub max_ns: Option<u64>,
 }
 
 /// The detours of one source.
@@ -69,8 +69,8 @@ pub struct WindowShare {
     pub time_ns: u64,
     /// Stolen time in them; a detour over an edge counts on either side with its part there.
     pub stolen_ns: u64,
-    /// Stolen share of that time, 0 to 1.
-    pub stolen_share: f64,
+    /// Stolen share of that time, 0 to 1; `None` without such a window in the observation.
+    pub stolen_share: Option<f64>,
     /// Detours that began in them.
     pub detours: u64,
 }
@@ -145,16 +145,18 @@ impl Amount {
     #[must_use]
     pub fn of(mut lengths_ns: Vec<u64>, seconds: f64) -> Self {
         let stolen_ns = lengths_ns.iter().fold(0u64, |sum, ns| sum.saturating_add(*ns));
-        let over = |value: f64| if seconds > 0.0 { value / seconds } else { 0.0 };
+        let over = |value: f64| (seconds > 0.0).then_some(value / seconds);
+        let mut length = |q| (!lengths_ns.is_empty()).then(|| quantile(&mut lengths_ns, q));
+        let [min_ns, p50_ns, p99_ns, max_ns] = [0.0, 0.5, 0.99, 1.0].map(&mut length);
         Self {
             count: lengths_ns.len() as u64,
             per_s: over(lengths_ns.len() as f64),
             stolen_ns,
             stolen_share: over(stolen_ns as f64 / 1e9),
-            min_ns: quantile(&mut lengths_ns, 0.0),
-            p50_ns: quantile(&mut lengths_ns, 0.5),
-            p99_ns: quantile(&mut lengths_ns, 0.99),
-            max_ns: quantile(&mut lengths_ns, 1.0),
+            min_ns,
+            p50_ns,
+            p99_ns,
+            max_ns,
         }
     }
 }
@@ -223,8 +225,7 @@ impl WindowSplit {
             }
         }
         for share in [&mut favored, &mut regular] {
-            share.stolen_share =
-                if share.time_ns == 0 { 0.0 } else { share.stolen_ns as f64 / share.time_ns as f64 };
+            share.stolen_share = (share.time_ns > 0).then(|| share.stolen_ns as f64 / share.time_ns as f64);
         }
         Self { windows, favored, regular }
     }
@@ -254,6 +255,24 @@ mod tests {
         b.build(meta).expect("sources are there")
     }
 
+    /// No detour in a time that is known.
+    const NONE_SEEN: Amount = Amount {
+        count: 0,
+        per_s: Some(0.0),
+        stolen_ns: 0,
+        stolen_share: Some(0.0),
+        min_ns: None,
+        p50_ns: None,
+        p99_ns: None,
+        max_ns: None,
+    };
+
+    #[test]
+    fn a_time_that_is_not_known_gives_no_rate() {
+        let s = Amount::of(vec![100], 0.0);
+        assert_eq!((s.per_s, s.stolen_share, s.max_ns), (None, None, Some(100)));
+    }
+
     #[test]
     fn stolen_time_is_summed_by_source_and_cpu() {
         let rows = [
@@ -265,17 +284,18 @@ mod tests {
         let s = Summary::of(&trace(&rows, 1e-3), None);
         assert_eq!(
             (s.total.count, s.total.stolen_ns, s.total.min_ns, s.total.p50_ns, s.total.max_ns),
-            (4, 2000, 100, 200, 1400)
+            (4, 2000, Some(100), Some(200), Some(1400))
         );
         // two CPUs for a millisecond each
         assert!(
-            (s.total.stolen_share - 1e-3).abs() < 1e-12 && (s.total.per_s - 2000.0).abs() < 1e-6,
+            s.total.stolen_share.is_some_and(|share| (share - 1e-3).abs() < 1e-12)
+                && s.total.per_s.is_some_and(|rate| (rate - 2000.0).abs() < 1e-6),
             "{s:?}"
         );
         assert_eq!(s.sources[0].source, Source::Throttle, "most stolen first");
         assert_eq!(s.lanes.len(), 2, "a quiet CPU is there too");
-        assert!((s.lanes[0].amount.stolen_share - 2e-3).abs() < 1e-12);
-        assert_eq!(s.lanes[1].amount, Amount::default());
+        assert!(s.lanes[0].amount.stolen_share.is_some_and(|share| (share - 2e-3).abs() < 1e-12));
+        assert_eq!(s.lanes[1].amount, NONE_SEEN);
         assert_eq!(s.explained.of_stolen, Some(1700.0 / 2000.0));
         assert_eq!(s.explained.of_detours, Some(0.75));
         assert_eq!(s.explained.of_stolen_without_throttle, Some(0.5));
@@ -285,8 +305,12 @@ mod tests {
     #[test]
     fn a_quiet_trace_has_a_summary() {
         let s = Summary::of(&trace(&[], 1.0), None);
-        assert_eq!((s.total, s.explained), (Amount::default(), Explained::default()));
+        assert_eq!((s.total, s.explained), (NONE_SEEN, Explained::default()));
         let json = serde_json::to_string(&s).expect("plain data");
+        assert!(
+            json.contains(r#""per_s":0.0,"stolen_ns":0,"stolen_share":0.0,"min_ns":null,"p50_ns":null"#),
+            "{json}"
+        );
         assert_eq!(serde_json::from_str::<Summary>(&json).expect("own JSON"), s);
     }
 

@@ -98,9 +98,22 @@ struct DiffArgs {
 #[derive(Serialize)]
 struct Shown {
     schema: &'static str,
+    #[serde(serialize_with = "unknown_as_null")]
     meta: colony_trace::TraceMeta,
     summary: Summary,
-    periodic: Vec<periodic::Finding>,
+    /// `None` for a trace whose detours are placed at random: it has no periods.
+    periodic: Option<Vec<periodic::Finding>>,
+}
+
+/// The metadata of a trace file, in which 0 stands for a figure that its tool did not state.
+fn unknown_as_null<S: serde::Serializer>(meta: &colony_trace::TraceMeta, to: S) -> Result<S::Ok, S::Error> {
+    let mut value = serde_json::to_value(meta).map_err(serde::ser::Error::custom)?;
+    for field in ["tsc_hz", "smallest_loop_ns", "observed_s"] {
+        if let Some(figure) = value.get_mut(field).filter(|figure| figure.as_f64() == Some(0.0)) {
+            *figure = serde_json::Value::Null;
+        }
+    }
+    value.serialize(to)
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -142,10 +155,10 @@ fn show(a: &Show) -> anyhow::Result<()> {
     let shown = Shown {
         schema: "colony.noise.show/1",
         summary: Summary::of(&trace, windows),
-        periodic: periodic::of_trace(&trace),
+        periodic: (!trace.meta.has_random_instants).then(|| periodic::of_trace(&trace)),
         meta: trace.meta,
     };
-    super::print(a.json, &shown, |s| view::summary(&s.meta, &s.summary, &s.periodic))
+    super::print(a.json, &shown, |s| view::summary(&s.meta, &s.summary, s.periodic.as_deref()))
 }
 
 fn diff(a: &DiffArgs) -> anyhow::Result<()> {

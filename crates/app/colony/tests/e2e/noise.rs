@@ -26,6 +26,30 @@ fn detours(file: &Path) -> (u64, u64) {
 }
 
 #[test]
+fn a_figure_that_is_not_known_is_null_in_json() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let csv = dir.path().join("quiet.csv");
+    std::fs::write(&csv, "# cpus: 0-1\n# observed_s: 1\ncpu,start_ns,duration_ns\n0,5,7\n").expect("written");
+    let shown = json(&["noise", "show", "--json", str(&csv)]);
+    let quiet = &shown["summary"]["lanes"][1];
+    assert_eq!(
+        (quiet["cpu"].as_u64(), quiet["count"].as_u64(), quiet["per_s"].as_f64()),
+        (Some(1), Some(0), Some(0.0))
+    );
+    for field in ["min_ns", "p50_ns", "p99_ns", "max_ns"] {
+        assert!(quiet[field].is_null(), "{field}: {quiet}");
+    }
+    for field in ["tsc_hz", "smallest_loop_ns"] {
+        assert!(shown["meta"][field].is_null(), "{field}: {}", shown["meta"]);
+    }
+    assert_eq!(shown["periodic"].as_array().map(Vec::len), Some(0), "looked for, and not found");
+    let histogram = dir.path().join("histogram.txt");
+    let text = "# RTLA osnoise histogram\n# Duration:   0 00:01:00\nIndex   CPU-000\n0 5\nmax: 1\n";
+    std::fs::write(&histogram, text).expect("written");
+    assert!(json(&["noise", "show", "--json", str(&histogram)])["periodic"].is_null());
+}
+
+#[test]
 fn a_trace_goes_through_every_format_and_back_without_losing_a_detour() {
     let (dir, trace) = measured();
     let whole = detours(&trace);

@@ -163,7 +163,7 @@ fn trace(detour_ns: u64) -> Trace {
 fn a_trace_and_two_of_them_compared() {
     let t = trace(1500);
     let findings = periodic::of_trace(&t);
-    let text = colony_view::trace::summary(&t.meta, &Summary::of(&t, Some(windows())), &findings);
+    let text = colony_view::trace::summary(&t.meta, &Summary::of(&t, Some(windows())), Some(&findings));
     check(&text);
     assert!(text.contains("favored windows:") && text.contains("periodic: "), "{text}");
     let mut other = trace(900_000);
