@@ -39,6 +39,12 @@ impl Schedule {
         self.0.ranks()
     }
 
+    /// Assumptions about calls of which a trace does not say enough.
+    #[getter]
+    fn notes(&self) -> Vec<String> {
+        self.0.notes().to_vec()
+    }
+
     /// Operations of all ranks.
     #[getter]
     fn operations(&self) -> u64 {

@@ -57,6 +57,7 @@ impl Builder {
             links: Vec::new(),
             channels: 0,
             mixed: false,
+            notes: Vec::new(),
         };
         let (requirements, waits) = Default::default();
         Self { ranks, made, base, numbers: HashMap::new(), recent: [None; 64], requirements, waits }

@@ -10,11 +10,25 @@
 //!
 //! The time between two calls is computation. A collective becomes the messages of the algorithm that the simulator uses for it.
 
+mod assumed;
+mod call;
+mod error;
+mod named;
+mod order;
+mod requests;
+mod tree;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
+use self::assumed::Assumed;
+use self::call::Call;
+pub use self::error::MpiError;
+use self::named::{COLLECTIVE_TAGS, COLLECTIVES, KNOWN, LOCAL, of_collective};
+use self::order::{Collective, Collectives};
+use self::requests::{Completed, Message, Requests};
 use super::fault::BuildError;
 use super::lower::{Writer, plan};
 use super::schedule::{ANY, Kind, Schedule};
@@ -23,59 +37,8 @@ use crate::machine::Machine;
 use crate::program::{Operation, Program};
 use crate::rng::Key;
 
-/// Tags of collectives begin here; those of MPI programs are smaller.
-const COLLECTIVE_TAGS: u32 = 1 << 31;
-
-/// Calls that exchange nothing. Their time is computation.
-const LOCAL: [&str; 12] = [
-    "MPI_Comm_rank",
-    "MPI_Comm_size",
-    "MPI_Get_count",
-    "MPI_Get_processor_name",
-    "MPI_Initialized",
-    "MPI_Finalized",
-    "MPI_Wtime",
-    "MPI_Wtick",
-    "MPI_Type_commit",
-    "MPI_Type_size",
-    "MPI_Type_contiguous",
-    "MPI_Type_free",
-];
-
-/// The calls that are read, for an error.
-const KNOWN: &str = "Send, Ssend, Rsend, Recv, Isend, Irecv, Wait, Waitall, Sendrecv, Barrier, Bcast, Reduce, Allreduce, Allgather, \
-                     Alltoall";
-
-/// Traces of MPI calls that make no schedule.
-#[derive(Debug, thiserror::Error)]
-pub enum MpiError {
-    /// A file cannot be read.
-    #[error("cannot read the trace of MPI calls {file}: {error}")]
-    Io {
-        /// Its name.
-        file: String,
-        /// The system's answer.
-        error: std::io::Error,
-    },
-    /// The folder does not have the files of all ranks.
-    #[error("{folder}: {fault}")]
-    Folder {
-        /// Its name.
-        folder: String,
-        /// What is missing.
-        fault: String,
-    },
-    /// A line that makes no schedule.
-    #[error("{file}:{line}: {fault}")]
-    Line {
-        /// The file's name.
-        file: String,
-        /// Line, from 1.
-        line: u64,
-        /// The call, and the remedy.
-        fault: String,
-    },
-}
+/// Bytes that each rank contributes to the agreement on a new communicator.
+const COMMUNICATOR_BYTES: u64 = 8;
 
 /// Reads the traces of all ranks in `folder`: files whose name has `rank-` and the number of the rank.
 pub(super) fn read_folder(folder: &Path) -> Result<Schedule, MpiError> {
@@ -109,51 +72,8 @@ fn rank_of(name: &str) -> Option<u32> {
     number.bytes().all(|b| b.is_ascii_digit()).then(|| number.parse().ok())?
 }
 
-/// A call as it stands in a line.
-struct Call<'a> {
-    name: &'a str,
-    /// `None` for `MPI_Init`, which has no clock yet.
-    start_ns: Option<u64>,
-    arguments: Vec<&'a str>,
-    end_ns: u64,
-}
-
-impl<'a> Call<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
-        let mut fields: Vec<&str> = line.split(':').collect();
-        let (end, name) = (fields.pop()?, *fields.first()?);
-        let start = *fields.get(1)?;
-        let start_ns = if start == "-" { None } else { Some(nanoseconds(start)?) };
-        Some(Self { name, start_ns, arguments: fields.split_off(2), end_ns: nanoseconds(end)? })
-    }
-
-    fn number(&self, at: usize) -> Result<i64, String> {
-        let text = self.arguments.get(at).copied().unwrap_or_default();
-        text.parse()
-            .map_err(|_| format!("argument {} of {} must be a number and is `{text}`", at + 1, self.name))
-    }
-
-    /// Bytes of the data whose count and type begin at argument `at`; a type is `name,size,extent`.
-    fn bytes(&self, at: usize) -> Result<u64, String> {
-        let kind = self.arguments.get(at + 1).copied().unwrap_or_default();
-        let size = kind.split(',').nth(1).and_then(|size| size.parse::<u64>().ok());
-        let count = u64::try_from(self.number(at)?).ok();
-        count.zip(size).and_then(|(count, size)| count.checked_mul(size)).ok_or_else(|| {
-            format!(
-                "arguments {} and {} of {} must be a count and a type `name,size,extent`",
-                at + 1,
-                at + 2,
-                self.name
-            )
-        })
-    }
-}
-
-/// `1200` or `1200.25` microseconds.
-fn nanoseconds(text: &str) -> Option<u64> {
-    let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
-    let part: String = part.chars().chain("000".chars()).take(3).collect();
-    whole.parse::<u64>().ok()?.checked_mul(1000)?.checked_add(part.parse().ok()?)
+fn of(done: Result<(), BuildError>) -> Result<(), String> {
+    done.map_err(|e| e.fault.to_string())
 }
 
 struct Traces {
@@ -162,22 +82,38 @@ struct Traces {
     writer: Writer,
     /// The messages of collectives that were planned before.
     plans: HashMap<(Operation, u64), Vec<Op>>,
-    /// Open requests of the rank, by the address that the program keeps them at.
-    requests: HashMap<u64, u32>,
+    /// Requests of the rank.
+    requests: Requests,
+    collectives: Collectives,
     rank: u32,
+    /// Line of the call.
+    line: u64,
     /// End of the last call.
     last_ns: Option<u64>,
     has_ended: bool,
     /// The line of each operation of each rank.
     lines: Vec<Vec<u64>>,
+    assumed: Assumed,
 }
 
 impl Traces {
     fn new(ranks: u32) -> Self {
         let machine = Machine::loggopsim();
         let writer = Writer::new(ranks, machine.loggops.eager_bytes, Key::new(0));
-        let (plans, requests, lines) = Default::default();
-        Self { ranks, machine, writer, plans, requests, rank: 0, last_ns: None, has_ended: false, lines }
+        Self {
+            ranks,
+            machine,
+            writer,
+            plans: HashMap::new(),
+            requests: Requests::default(),
+            collectives: Collectives::default(),
+            rank: 0,
+            line: 0,
+            last_ns: None,
+            has_ended: false,
+            lines: Vec::new(),
+            assumed: Assumed::default(),
+        }
     }
 
     fn read(mut self, files: Vec<PathBuf>) -> Result<Schedule, MpiError> {
@@ -186,11 +122,15 @@ impl Traces {
             self.file(rank, name)?;
         }
         let lines = self.lines;
-        self.writer.builder.finish().map_err(|e| {
+        let mut schedule = self.writer.builder.finish().map_err(|e| {
             let line = lines.get(e.rank as usize).and_then(|lines| lines.get(e.operation as usize));
-            let file = names.get(e.rank as usize).cloned().unwrap_or_default();
-            MpiError::Line { file, line: line.copied().unwrap_or(0), fault: e.fault.to_string() }
-        })
+            let (file, line) =
+                (names.get(e.rank as usize).cloned().unwrap_or_default(), line.copied().unwrap_or(0));
+            let fault = of_collective(&e, &file, line).unwrap_or_else(|| e.fault.to_string());
+            MpiError::Line { file, line, fault }
+        })?;
+        schedule.notes = self.assumed.notes();
+        Ok(schedule)
     }
 
     fn file(&mut self, rank: u32, name: &str) -> Result<(), MpiError> {
@@ -199,7 +139,8 @@ impl Traces {
         (self.rank, self.last_ns, self.has_ended) = (rank, None, false);
         (self.writer.tag, self.writer.rank) = (COLLECTIVE_TAGS, rank);
         self.writer.after.clear();
-        self.requests.clear();
+        self.collectives.begin(rank, name);
+        self.assumed.begin_rank();
         self.lines.push(Vec::new());
         let (mut line, mut number) = (String::new(), 0);
         let mut input = BufReader::new(File::open(name).map_err(io)?);
@@ -216,6 +157,7 @@ impl Traces {
             let call = Call::parse(text).ok_or_else(|| {
                 wrong(number, format!("expected `MPI_Name:begin:arguments:end`, found `{}`", shown()))
             })?;
+            self.line = number;
             self.call(&call).map_err(|fault| wrong(number, fault))?;
             let all = self.writer.builder.next_operation() as usize;
             self.lines.last_mut().into_iter().for_each(|lines| lines.resize(all, number));
@@ -249,7 +191,10 @@ impl Traces {
         match call.name {
             "MPI_Finalize" => {
                 self.has_ended = true;
-                Ok(())
+                for completed in self.requests.end() {
+                    self.complete(completed)?;
+                }
+                self.collectives.end(self.rank)
             }
             "MPI_Send" | "MPI_Ssend" | "MPI_Rsend" | "MPI_Isend" => self.message(call, Kind::Send, 1),
             "MPI_Recv" | "MPI_Irecv" => self.message(call, Kind::Recv, 1),
@@ -264,24 +209,55 @@ impl Traces {
                 self.writer.after = both;
                 Ok(())
             }
-            "MPI_Wait" => {
-                let request = self.requests.remove(&(call.number(0)?.cast_unsigned()));
-                self.wait(request)
+            "MPI_Send_init" | "MPI_Ssend_init" | "MPI_Rsend_init" => self.keep(call, Kind::Send),
+            "MPI_Recv_init" => self.keep(call, Kind::Recv),
+            "MPI_Start" => self.start(call, &[call.address(0)?]),
+            "MPI_Startall" => self.start(call, &self.array(call, 1)?),
+            "MPI_Request_free" => {
+                self.requests.free(call.address(0)?);
+                Ok(())
             }
-            "MPI_Waitall" => self.wait_for_all(call),
+            "MPI_Wait" | "MPI_Waitall" | "MPI_Waitany" | "MPI_Waitsome" => self.wait(call),
+            "MPI_Test" | "MPI_Testall" | "MPI_Testany" | "MPI_Testsome" => self.test(call),
             _ => self.collective(call),
         }
     }
 
+    /// The addresses of an array whose length is the first argument, and whose address is argument `at`.
+    fn array(&self, call: &Call<'_>, at: usize) -> Result<Vec<u64>, String> {
+        self.requests.addresses(call.name, call.address(0)?, call.address(at)?)
+    }
+
     /// A message of which count, type, rank and tag begin at argument `at`.
     fn message(&mut self, call: &Call<'_>, kind: Kind, at: usize) -> Result<(), String> {
-        let (bytes, peer, tag) = (call.bytes(at)?, call.number(at + 2)?, call.number(at + 3)?);
         let communicator = if call.name == "MPI_Sendrecv" { 10 } else { 5 };
-        self.check_communicator(call, communicator)?;
+        let Some(message) = self.parse_message(call, kind, at, communicator)? else { return Ok(()) };
+        if !matches!(call.name, "MPI_Isend" | "MPI_Irecv") {
+            return self.add(message).map(|_| ());
+        }
+        self.begin(message, call.address(6)?)
+    }
+
+    /// The message of a call; `None` if it has no process, so that nothing is sent.
+    fn parse_message(
+        &mut self,
+        call: &Call<'_>,
+        kind: Kind,
+        at: usize,
+        communicator: usize,
+    ) -> Result<Option<Message>, String> {
+        let (bytes, peer, tag) = (call.bytes(at)?, call.number(at + 2)?, call.number(at + 3)?);
+        if self.check_communicator(call, communicator)? {
+            self.assumed.message_in(call.argument(communicator).split(',').next().unwrap_or_default());
+        } else if peer >= 0 {
+            return Err(format!(
+                "{} sends a message from a rank to itself, in a communicator of one rank, which is not read; leave the call out of the trace",
+                call.name
+            ));
+        }
         let peer = match (peer, kind) {
             (-1, Kind::Recv) => ANY,
-            // no process: nothing is sent
-            (..0, _) => return Ok(()),
+            (..0, _) => return Ok(None),
             _ => u32::try_from(peer).map_err(|_| format!("there is no rank {peer}"))?,
         };
         let tag = match (tag, kind) {
@@ -291,64 +267,187 @@ impl Traces {
                 .filter(|tag| *tag < COLLECTIVE_TAGS)
                 .ok_or_else(|| format!("there is no tag {tag}"))?,
         };
-        let number = self.writer.add(kind, bytes, peer, tag).map_err(|e| e.fault.to_string())?;
-        if matches!(call.name, "MPI_Isend" | "MPI_Irecv") {
-            self.requests.insert(call.number(6)?.cast_unsigned(), number);
-            self.writer.after = vec![(number, true)];
+        Ok(Some(Message { kind, bytes, peer, tag }))
+    }
+
+    fn add(&mut self, m: Message) -> Result<u32, String> {
+        self.writer.add(m.kind, m.bytes, m.peer, m.tag).map_err(|e| e.fault.to_string())
+    }
+
+    /// Begins a message; the next call waits for its begin only.
+    fn begin(&mut self, message: Message, request: u64) -> Result<(), String> {
+        let number = self.add(message)?;
+        self.writer.after = vec![(number, true)];
+        match self.requests.begin(request, number) {
+            Some(completed) => self.complete(completed),
+            None => Ok(()),
+        }
+    }
+
+    /// Lets a test wait for the operation that it completed.
+    fn complete(&mut self, (test, operation): Completed) -> Result<(), String> {
+        self.writer.builder.require(test, operation, false).map_err(|e| e.fault.to_string())
+    }
+
+    /// A persistent request, which MPI_Start begins.
+    fn keep(&mut self, call: &Call<'_>, kind: Kind) -> Result<(), String> {
+        let message = self.parse_message(call, kind, 1, 5)?;
+        self.requests.keep(call.address(6)?, message);
+        Ok(())
+    }
+
+    fn start(&mut self, call: &Call<'_>, addresses: &[u64]) -> Result<(), String> {
+        for &at in addresses {
+            match self.requests.kept(at) {
+                Some(Some(message)) => self.begin(message, at)?,
+                Some(None) => {}
+                None => {
+                    return Err(format!(
+                        "{} starts a request at address {at}, where no call above made a persistent one; trace the whole run",
+                        call.name
+                    ));
+                }
+            }
         }
         Ok(())
     }
 
     /// Waits for operations that were begun. A request that is not open is one that the program has waited for.
-    fn wait(&mut self, operations: impl IntoIterator<Item = u32>) -> Result<(), String> {
-        let before = self.writer.after.len();
-        self.writer.after.extend(operations.into_iter().map(|on| (on, false)));
-        match self.writer.after.len() > before {
-            true => self.writer.compute(0).map_err(|e| e.fault.to_string()),
-            false => Ok(()),
+    fn wait(&mut self, call: &Call<'_>) -> Result<(), String> {
+        let addresses = if call.name == "MPI_Wait" { vec![call.address(0)?] } else { self.array(call, 1)? };
+        let is_any = call.name == "MPI_Waitany";
+        if self.requests.has_open(&addresses) {
+            self.assumed.waits_for_any += u64::from(is_any);
+            self.assumed.waits_for_some += u64::from(call.name == "MPI_Waitsome");
         }
+        let ended: Vec<u32> = match is_any {
+            true => self.requests.take_oldest(&addresses).into_iter().collect(),
+            false => addresses.iter().filter_map(|at| self.requests.take(*at)).collect(),
+        };
+        if ended.is_empty() {
+            return Ok(());
+        }
+        self.writer.after.extend(ended.into_iter().map(|on| (on, false)));
+        self.writer.compute(0).map_err(|e| e.fault.to_string())
     }
 
-    fn wait_for_all(&mut self, call: &Call<'_>) -> Result<(), String> {
-        let (count, first) = (call.number(0)?.cast_unsigned(), call.number(1)?.cast_unsigned());
-        // a request is a pointer in Open MPI, and a number of 4 bytes in MPICH
-        let address = |size: u64| (0..count).map(move |i| first.wrapping_add(i.wrapping_mul(size)));
-        if count > self.requests.len() as u64 * 64 + 1024 {
-            return Err(format!(
-                "MPI_Waitall waits for {count} requests, and {} are open",
-                self.requests.len()
-            ));
+    /// Tests requests: an operation without length stands for the test, so that it may wait for what it is found to have completed.
+    fn test(&mut self, call: &Call<'_>) -> Result<(), String> {
+        let addresses = if call.name == "MPI_Test" { vec![call.address(0)?] } else { self.array(call, 1)? };
+        if !self.requests.has_open(&addresses) {
+            return Ok(());
         }
-        let open = |size: u64| address(size).filter(|at| self.requests.contains_key(at)).count();
-        let size = if open(4) > open(8) { 4 } else { 8 };
-        let operations: Vec<u32> = address(size).filter_map(|at| self.requests.remove(&at)).collect();
-        self.wait(operations)
+        self.assumed.tests += 1;
+        let test = self.writer.builder.next_operation();
+        self.writer.compute(0).map_err(|e| e.fault.to_string())?;
+        self.requests.test(&addresses, test);
+        Ok(())
     }
 
     fn collective(&mut self, call: &Call<'_>) -> Result<(), String> {
-        let (operation, bytes, root, communicator) = match call.name {
-            "MPI_Barrier" => (Some(Operation::Barrier), 0, 0, 0),
-            "MPI_Bcast" => (Some(Operation::Bcast), call.bytes(1)?, call.number(3)?, 4),
-            "MPI_Reduce" => (None, call.bytes(2)?, call.number(5)?, 6),
-            "MPI_Allreduce" => (Some(Operation::Allreduce), call.bytes(2)?, 0, 5),
-            "MPI_Allgather" => (Some(Operation::Allgather), call.bytes(1)?, 0, 6),
-            "MPI_Alltoall" => (Some(Operation::Alltoall), call.bytes(1)?, 0, 6),
-            name => {
-                return Err(format!("`{name}` is a call that this version does not read; it reads {KNOWN}"));
-            }
-        };
-        if !self.check_communicator(call, communicator)? || self.ranks == 1 {
+        let unknown =
+            || format!("`{}` is a call that this version does not read; it reads {KNOWN}", call.name);
+        let &(name, communicator, root) =
+            COLLECTIVES.iter().find(|c| c.0 == call.name).ok_or_else(unknown)?;
+        if !self.check_communicator(call, communicator)? {
             return Ok(());
         }
+        let root = root.map_or(Ok(0), |at| call.number(at))?;
         let root = u32::try_from(root)
             .ok()
             .filter(|root| *root < self.ranks)
             .ok_or_else(|| format!("there is no rank {root}"))?;
-        (self.writer.rank, self.writer.shift) = ((self.rank + self.ranks - root) % self.ranks, root);
-        let done = match operation {
-            Some(operation) => self.planned(operation, bytes),
-            None => self.reduce(bytes).map_err(|e| e.fault.to_string()),
+        let bytes = match name {
+            "MPI_Barrier" => Some(0),
+            "MPI_Bcast" | "MPI_Allgather" | "MPI_Alltoall" => Some(call.bytes(1)?),
+            "MPI_Reduce" | "MPI_Allreduce" | "MPI_Scan" => Some(call.bytes(2)?),
+            "MPI_Comm_dup" | "MPI_Comm_create" | "MPI_Comm_split" => Some(COMMUNICATOR_BYTES),
+            _ => None,
         };
+        self.collectives.next(self.rank, Collective { name, line: self.line, root, bytes })?;
+        if self.ranks == 1 {
+            return Ok(());
+        }
+        match bytes {
+            Some(bytes) => self.of_equal_parts(name, bytes, root),
+            None => self.of_own_parts(call, root),
+        }
+    }
+
+    /// A collective in which all ranks name the same number of bytes.
+    fn of_equal_parts(&mut self, name: &str, bytes: u64, root: u32) -> Result<(), String> {
+        let operation = match name {
+            "MPI_Barrier" => Some(Operation::Barrier),
+            "MPI_Bcast" => Some(Operation::Bcast),
+            "MPI_Allreduce" => Some(Operation::Allreduce),
+            "MPI_Alltoall" => Some(Operation::Alltoall),
+            "MPI_Reduce" | "MPI_Scan" => None,
+            _ => Some(Operation::Allgather),
+        };
+        self.from_root(root, |traces| match operation {
+            Some(operation) => traces.planned(operation, bytes),
+            None if name == "MPI_Scan" => of(tree::scan(&mut traces.writer, traces.ranks, bytes)),
+            None => of(tree::to_root(&mut traces.writer, traces.ranks, |_| bytes)),
+        })
+    }
+
+    /// A collective in which each rank names the bytes of its own part, or those of all ranks.
+    fn of_own_parts(&mut self, call: &Call<'_>, root: u32) -> Result<(), String> {
+        let (ranks, rank) = (self.ranks, self.rank);
+        let is_root = rank == root;
+        let part = |all: Vec<u64>| move |rank: u32| all.get(rank as usize).copied().unwrap_or(0);
+        // in the root's place, MPI_IN_PLACE may stand for its own part
+        let own = |bytes: u64| move |parts: u32| bytes.saturating_mul(parts.into());
+        match call.name {
+            "MPI_Gather" => {
+                let bytes = call.bytes(if is_root { 4 } else { 1 })?;
+                self.from_root(root, |t| of(tree::to_root(&mut t.writer, ranks, own(bytes))))
+            }
+            "MPI_Scatter" => {
+                let bytes = call.bytes(if is_root { 1 } else { 4 })?;
+                self.from_root(root, |t| of(tree::from_root(&mut t.writer, ranks, own(bytes))))
+            }
+            "MPI_Gatherv" if is_root => {
+                let parts = part(call.bytes_of_ranks(5, 8, ranks)?);
+                of(tree::each_to(&mut self.writer, ranks, root, parts))
+            }
+            "MPI_Gatherv" => {
+                let bytes = call.bytes(1)?;
+                of(tree::each_to(&mut self.writer, ranks, root, |_| bytes))
+            }
+            "MPI_Scatterv" if is_root => {
+                let parts = part(call.bytes_of_ranks(2, 5, ranks)?);
+                of(tree::each_from(&mut self.writer, ranks, root, parts))
+            }
+            "MPI_Scatterv" => {
+                let bytes = call.bytes(7)?;
+                of(tree::each_from(&mut self.writer, ranks, root, |_| bytes))
+            }
+            "MPI_Allgatherv" => {
+                let parts = part(call.bytes_of_ranks(5, 8, ranks)?);
+                of(tree::ring(&mut self.writer, ranks, parts))
+            }
+            "MPI_Alltoallv" => {
+                let sent = part(call.bytes_of_ranks(2, 5, ranks)?);
+                let received = part(call.bytes_of_ranks(8, 11, ranks)?);
+                of(tree::shifts(&mut self.writer, ranks, sent, received))
+            }
+            _ => {
+                let parts = part(call.bytes_of_ranks(3, 4, ranks)?);
+                let own = parts(rank);
+                of(tree::shifts(&mut self.writer, ranks, parts, |_| own))
+            }
+        }
+    }
+
+    /// Lets `write` write messages in which ranks count from `root`.
+    fn from_root(
+        &mut self,
+        root: u32,
+        write: impl FnOnce(&mut Self) -> Result<(), String>,
+    ) -> Result<(), String> {
+        (self.writer.rank, self.writer.shift) = ((self.rank + self.ranks - root) % self.ranks, root);
+        let done = write(self);
         (self.writer.rank, self.writer.shift) = (self.rank, 0);
         done
     }
@@ -364,26 +463,9 @@ impl Traces {
         self.writer.body(ops, self.ranks).map_err(|e| e.fault.to_string())
     }
 
-    /// A binomial tree to rank 0: a rank receives from those below it, the nearest first, and sends to the one above it.
-    fn reduce(&mut self, bytes: u64) -> Result<(), BuildError> {
-        self.writer.tag += 1;
-        let (rank, tag) = (self.writer.rank, self.writer.tag);
-        let mut bit = 1;
-        while bit < self.ranks && rank & bit == 0 {
-            if rank | bit < self.ranks {
-                self.writer.add(Kind::Recv, bytes, rank | bit, tag)?;
-            }
-            bit <<= 1;
-        }
-        if rank > 0 {
-            self.writer.add(Kind::Send, bytes, rank & !bit, tag)?;
-        }
-        Ok(())
-    }
-
     /// Checks that the communicator `name,rank,size` is one of all ranks. Returns false if it has this rank only.
     fn check_communicator(&self, call: &Call<'_>, at: usize) -> Result<bool, String> {
-        let text = call.arguments.get(at).copied().unwrap_or_default();
+        let text = call.argument(at);
         let mut numbers = text.split(',').skip(1).map(|n| n.parse::<u32>().ok());
         match (numbers.next().flatten(), numbers.next().flatten()) {
             (Some(0), Some(1)) if self.ranks > 1 => Ok(false),

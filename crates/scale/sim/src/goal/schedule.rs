@@ -150,6 +150,8 @@ pub struct Schedule {
     pub(crate) channels: u32,
     /// True if a message may meet a receive of another size: a rank has open receives, or a channel has several sizes.
     pub(crate) mixed: bool,
+    /// Assumptions about calls of which a trace does not say enough.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Schedule {
@@ -157,6 +159,12 @@ impl Schedule {
     #[must_use]
     pub fn ranks(&self) -> u32 {
         (self.first.len() - 1) as u32
+    }
+
+    /// Assumptions of the reader, one a line for the user: the calls of which a trace does not say enough.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// Operations of all ranks.

@@ -42,6 +42,8 @@ struct Document<'a> {
     progress: Rule,
     queue: event::Queue,
     ranks: u32,
+    /// Assumptions about calls of which a trace does not say enough.
+    notes: &'a [String],
     events: u64,
     /// End of each rank without noise, nanoseconds after the job began.
     quiet_ends_ns: &'a [u64],
@@ -68,6 +70,9 @@ pub(super) fn run(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCo
     scenario.sweep.clear();
     args.flags.apply(&mut scenario)?;
     let schedule = goal::read(file)?;
+    for text in schedule.notes() {
+        note!("note: {text}");
+    }
     (scenario.nodes, scenario.ranks_per_node) = (vec![schedule.ranks()], Some(1));
     let rules = rules(args)?;
     let traces = traces::read_all(&scenario.trace_files()?)?;
@@ -110,6 +115,7 @@ pub(super) fn run(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCo
         progress: rules.progress,
         queue: rules.queue,
         ranks: schedule.ranks(),
+        notes: schedule.notes(),
         events: without_noise.as_ref().map_or(0, |o| o.events),
         quiet_ends_ns: without_noise.as_ref().map_or(&[], |o| &o.ends_ns),
         scenario: &scenario,
