@@ -358,6 +358,12 @@ fn a_schedule_runs_to_the_nanosecond_and_a_deadlock_names_its_ranks() {
     let folder = dir.path().to_str().expect("plain");
     let found = json(&["sim", "--goal", folder, "--noise", "none", "--json"]);
     assert_eq!(found["ranks"], 2);
+    assert_eq!(found["notes"].as_array().map(Vec::len), Some(0), "the trace says it all: {}", found["notes"]);
+    let tested = "MPI_Init:-:1:2:1000\nMPI_Irecv:1000:93:1:1,8,8:0:7:5,1,2:4096:1000\nMPI_Test:1120:4096:1:2:1120\nMPI_Finalize:1120:1121\n";
+    std::fs::write(dir.path().join("pmpi-trace-rank-1.txt"), tested).expect("written");
+    let found = json(&["sim", "--goal", folder, "--noise", "none", "--json"]);
+    let note = found["notes"][0].as_str().expect("an assumption");
+    assert!(note.starts_with("1 calls of MPI_Test, Testall"), "{note}");
     std::fs::remove_file(dir.path().join("pmpi-trace-rank-0.txt")).expect("there");
     fails(&["sim", "--goal", folder], 2, "the file of rank 0 is missing");
     for (head, says) in [

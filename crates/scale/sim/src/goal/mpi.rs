@@ -384,7 +384,7 @@ impl Traces {
             "MPI_Reduce" | "MPI_Scan" => None,
             _ => Some(Operation::Allgather),
         };
-        self.from_root(root, |traces| match operation {
+        self.rooted_at(root, |traces| match operation {
             Some(operation) => traces.planned(operation, bytes),
             None if name == "MPI_Scan" => of(tree::scan(&mut traces.writer, traces.ranks, bytes)),
             None => of(tree::to_root(&mut traces.writer, traces.ranks, |_| bytes)),
@@ -401,11 +401,11 @@ impl Traces {
         match call.name {
             "MPI_Gather" => {
                 let bytes = call.bytes(if is_root { 4 } else { 1 })?;
-                self.from_root(root, |t| of(tree::to_root(&mut t.writer, ranks, own(bytes))))
+                self.rooted_at(root, |t| of(tree::to_root(&mut t.writer, ranks, own(bytes))))
             }
             "MPI_Scatter" => {
                 let bytes = call.bytes(if is_root { 1 } else { 4 })?;
-                self.from_root(root, |t| of(tree::from_root(&mut t.writer, ranks, own(bytes))))
+                self.rooted_at(root, |t| of(tree::from_root(&mut t.writer, ranks, own(bytes))))
             }
             "MPI_Gatherv" if is_root => {
                 let parts = part(call.bytes_of_ranks(5, 8, ranks)?);
@@ -441,7 +441,7 @@ impl Traces {
     }
 
     /// Lets `write` write messages in which ranks count from `root`.
-    fn from_root(
+    fn rooted_at(
         &mut self,
         root: u32,
         write: impl FnOnce(&mut Self) -> Result<(), String>,
