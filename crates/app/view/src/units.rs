@@ -2,18 +2,7 @@
 //! Numbers as people read them.
 
 pub use colony_stats::text::count;
-
-/// Nanoseconds with three digits and a unit: `58 ns`, `1.40 µs`, `20.0 ms`.
-#[must_use]
-pub fn time(ns: f64) -> String {
-    let (value, unit) = match ns.abs() {
-        x if x < 1e3 => return format!("{ns:.0} ns"),
-        x if x < 1e6 => (ns / 1e3, "µs"),
-        x if x < 1e9 => (ns / 1e6, "ms"),
-        _ => (ns / 1e9, "s"),
-    };
-    format!("{} {unit}", three(value))
-}
+pub use colony_time::text::{rounded_ns as time, three_digits as three};
 
 /// Two times with their unit: `18–140 µs`, the upper one with two digits.
 #[must_use]
@@ -50,16 +39,6 @@ fn ends(low: f64, high: f64) -> String {
     let decimals = (two_digits..two_digits + 2).find(is_exact).unwrap_or(two_digits + 2);
     let (low, high) = text(decimals);
     format!("{low}–{high}")
-}
-
-/// Three significant digits, without an exponent.
-#[must_use]
-pub fn three(value: f64) -> String {
-    match value.abs() {
-        x if x >= 100.0 => format!("{value:.0}"),
-        x if x >= 10.0 => format!("{value:.1}"),
-        _ => format!("{value:.2}"),
-    }
 }
 
 /// A share 0..=1 as a percentage: `0.021 %`, `21.0 %`.

@@ -23,6 +23,36 @@ pub enum TextError {
     Range,
 }
 
+/// Nanoseconds with three digits and a unit, for people; [`Ns`] prints a time that is read back without a loss.
+///
+/// ```
+/// use colony_time::text::rounded_ns;
+///
+/// assert_eq!(rounded_ns(239_999_435.0), "240 ms");
+/// assert_eq!(rounded_ns(1_400.0), "1.40 µs");
+/// assert_eq!(rounded_ns(58.0), "58 ns");
+/// ```
+#[must_use]
+pub fn rounded_ns(ns: f64) -> String {
+    let (value, unit) = match ns.abs() {
+        x if x < 1e3 => return format!("{ns:.0} ns"),
+        x if x < 1e6 => (ns / 1e3, "µs"),
+        x if x < 1e9 => (ns / 1e6, "ms"),
+        _ => (ns / 1e9, "s"),
+    };
+    format!("{} {unit}", three_digits(value))
+}
+
+/// Three significant digits, without an exponent.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    match value.abs() {
+        x if x >= 100.0 => format!("{value:.0}"),
+        x if x >= 10.0 => format!("{value:.1}"),
+        _ => format!("{value:.2}"),
+    }
+}
+
 /// Nanoseconds of `100ms`, `1.5us`, `2s`, `1min`, or of a Blue Gene/L cycle count `0x…`.
 ///
 /// # Errors

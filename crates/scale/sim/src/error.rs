@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+use colony_time::text::rounded_ns;
+
 use crate::words::number_of;
 
 /// A scenario that cannot be projected.
@@ -21,13 +23,13 @@ pub enum SimError {
     #[error("the noise was observed for no time at all; measure for longer")]
     Span,
     /// A CPU that is never the program's.
-    #[error("the detours of a CPU fill all of the {span_ns} ns observed: nothing would ever run there")]
+    #[error("the detours of a CPU fill all of the {} observed: nothing would ever run there", rounded_ns(*span_ns as f64))]
     AlwaysTaken {
         /// The span observed.
         span_ns: u64,
     },
     /// The CPUs of a node were observed for different times.
-    #[error("the CPUs of one node were observed for different spans ({0} ns and {1} ns); cut them to one")]
+    #[error("the CPUs of one node were observed for different spans ({} and {}); cut them to one", rounded_ns(*.0 as f64), rounded_ns(*.1 as f64))]
     Spans(u64, u64),
     /// A node without CPUs.
     #[error("a node needs at least one CPU; give its noise, or `CpuNoise::quiet`")]

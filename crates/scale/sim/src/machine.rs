@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Machines: network, collective hardware, and how ranks are placed. Profiles are TOML.
 
+use colony_time::text::rounded_ns;
 use serde::{Deserialize, Serialize};
 
 use crate::BaseTime;
@@ -71,8 +72,9 @@ impl HardwareCollective {
         let (cpu, whole) = (self.cpu_ns as f64 * f64::from(self.phases + 1), self.time.ns(1));
         if cpu > whole {
             return Err(format!(
-                "cpu_ns of {} in each phase and at the end is more than the whole time on few nodes, {whole} ns",
-                self.cpu_ns
+                "cpu_ns of {} in each phase and at the end is more than the whole time on few nodes, {}",
+                self.cpu_ns,
+                rounded_ns(whole)
             ));
         }
         if self.time.ns(Layout::MAX_RANKS) > LogGops::MAX_NS as f64 {

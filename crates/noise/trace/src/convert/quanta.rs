@@ -18,6 +18,7 @@
 use std::io::BufRead;
 
 use colony_node::cpu::CpuSet;
+use colony_time::text::rounded_ns;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -416,9 +417,10 @@ impl Rows {
         let ratio = last_ns as f64 / ((rows - 1) as f64 * quantum_ns);
         if !is_index && rows >= FEW && !(0.8..1.25).contains(&ratio) {
             return Err(Problem::Meta(format!(
-                "its {rows} quanta take {last_ns} by its first column, and {:.0} ns by its frequency; write the times in ns, or correct the \
-                 line `# Frequency`",
-                (rows - 1) as f64 * quantum_ns
+                "its {rows} quanta take {} by its first column, and {} by its frequency; write the times in ns, or correct \
+                 the line `# Frequency`",
+                rounded_ns(last_ns as f64),
+                rounded_ns((rows - 1) as f64 * quantum_ns)
             )));
         }
         Ok(())

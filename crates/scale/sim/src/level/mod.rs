@@ -22,6 +22,7 @@ pub(crate) mod tests;
 
 use std::num::NonZeroU64;
 
+use colony_time::text::rounded_ns;
 use rayon::prelude::*;
 
 use self::job::Job;
@@ -159,8 +160,10 @@ fn warnings(simulation: &Simulation, totals_ns: &[u64]) -> Vec<String> {
     let shortest = totals_ns.iter().copied().min().unwrap_or(0);
     if cycle_ns > shortest {
         warnings.push(format!(
-            "the program runs for {shortest} ns, less than the {cycle_ns} ns from one burst of the rarest \
-             source to the next: what it meets depends on when it begins; more iterations or repetitions help"
+            "the program runs for {}, less than the {} from one burst of the rarest source to the next: its noise \
+             depends on when it begins; more iterations or repetitions help",
+            rounded_ns(shortest as f64),
+            rounded_ns(cycle_ns as f64)
         ));
     }
     warnings

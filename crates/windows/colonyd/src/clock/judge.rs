@@ -107,7 +107,10 @@ impl ClockJudge {
         if let Some(step_ns) = step {
             self.steps += 1;
             self.last_step_ns = Some(step_ns);
-            tracing::warn!("the clock was set by {step_ns} ns, or the node slept: the windows follow");
+            tracing::warn!(
+                "the clock was set by {}, or the node slept: the windows follow",
+                text::rounded_ns(step_ns as f64)
+            );
         }
         let before = self.now.clone();
         self.now = self.judge(wanted, kernel, now);

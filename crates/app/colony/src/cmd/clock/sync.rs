@@ -14,6 +14,7 @@ use colony_clock::sync::{Config, Node, SyncError, SyncReport, SystemClock};
 use colony_clock::tree;
 use colony_time::estimate::Feed;
 use colony_time::quality;
+use colony_time::text::rounded_ns;
 use colony_view::clock as view;
 use colony_view::progress::Progress;
 
@@ -144,7 +145,11 @@ struct ClockSet(i64);
 
 impl std::fmt::Display for ClockSet {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "this node's clock was set by {} ns while it was compared; run it again", self.0)
+        write!(
+            f,
+            "this node's clock was set by {} while it was compared; run it again",
+            rounded_ns(self.0 as f64)
+        )
     }
 }
 
