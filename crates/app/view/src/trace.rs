@@ -29,10 +29,14 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: Option<&[Finding]>) -> S
         if nodes.len() > 1 { format!(" of {} nodes", count(nodes.len() as u64)) } else { "".into() };
     let _ = writeln!(
         w,
-        "{}{of_nodes} for {} s, detours of {} and longer; stolen: {}",
+        "{}{of_nodes} for {} s, {}; stolen: {}",
         counted(s.cpus as u64, "CPU"),
         three(s.observed_s),
-        time(s.threshold_ns as f64),
+        // a file of another program may not say which detours it leaves out
+        match s.threshold_ns {
+            0 => "shortest detour not known".to_owned(),
+            ns => format!("detours of {} and longer", time(ns as f64)),
+        },
         known(s.total.stolen_share, percent),
     );
     if s.lost_events > 0 {
@@ -118,8 +122,8 @@ pub fn diff(d: &Diff) -> String {
         };
         t.add_row([
             name(&label, 22),
-            show(c.before),
-            show(c.after),
+            known(c.before, show),
+            known(c.after, show),
             c.interval.map_or("–".into(), |(low, high)| format!("{} … {}", show(low), show(high))),
             match c.verdict {
                 Verdict::NoDifferenceShown => "not shown".into(),

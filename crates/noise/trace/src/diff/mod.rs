@@ -11,6 +11,7 @@ mod slices;
 
 use std::collections::BTreeMap;
 
+use colony_time::text::rounded_ns;
 use serde::{Deserialize, Serialize};
 
 use crate::Source;
@@ -79,16 +80,42 @@ pub enum Figure {
 pub struct Change {
     /// The figure.
     pub figure: Figure,
-    /// In the first trace.
-    pub before: f64,
-    /// In the second.
-    pub after: f64,
-    /// `after` − `before`.
-    pub difference: f64,
+    /// In the first trace; `None` for a length if the trace has no detour.
+    pub before: Option<f64>,
+    /// In the second trace, likewise.
+    pub after: Option<f64>,
+    /// `after` − `before`; `None` if one of them is.
+    pub difference: Option<f64>,
     /// 95 % confidence interval of the difference, from low to high; none where there are too few detours for one.
     pub interval: Option<(f64, f64)>,
     /// The verdict on the change.
     pub verdict: Verdict,
+}
+
+impl Figure {
+    /// Returns `true` for the length of a detour, which a trace without detours does not have.
+    const fn is_length(&self) -> bool {
+        matches!(self, Self::P50Ns | Self::P99Ns | Self::MaxNs)
+    }
+}
+
+impl Change {
+    fn new(
+        figure: Figure,
+        [before, after]: [f64; 2],
+        interval: Option<(f64, f64)>,
+        verdict: Verdict,
+    ) -> Self {
+        let difference = Some(after - before);
+        Self { figure, before: Some(before), after: Some(after), difference, interval, verdict }
+    }
+
+    /// Removes the figures of the traces that have no detours.
+    fn leave_out(&mut self, [has_before, has_after]: [bool; 2]) {
+        self.before = self.before.filter(|_| has_before);
+        self.after = self.after.filter(|_| has_after);
+        self.difference = self.difference.filter(|_| has_before && has_after);
+    }
 }
 
 /// Two traces compared.
@@ -108,7 +135,7 @@ pub struct Diff {
 
 impl Diff {
     /// The schema of a comparison's JSON.
-    pub const SCHEMA: &str = "colony.noise.diff/2";
+    pub const SCHEMA: &str = "colony.noise.diff/3";
 
     /// Compares `after` with `before`.
     ///
@@ -134,6 +161,10 @@ impl Diff {
             of_ranges(Figure::P99Ns, cut.each_ref().map(|c| c.quantile(0.99))),
             of_longest(&cut),
         ];
+        let has_detours = cut.each_ref().map(|c| c.longest_ns() > 0);
+        for change in changes.iter_mut().filter(|change| change.figure.is_length()) {
+            change.leave_out(has_detours);
+        }
         changes.extend(sources.into_iter().enumerate().map(|(i, source)| {
             of_sums(Figure::Source(source), cut.each_ref().map(|c| c.per_slice(|s| s.by_source_s[i])))
         }));
@@ -163,8 +194,7 @@ fn of_ranges(figure: Figure, [before, after]: [Range; 2]) -> Change {
         Some((low, _)) if low > 0.0 => Verdict::Worse,
         _ => Verdict::NoDifferenceShown,
     };
-    let (before, after) = (before.value, after.value);
-    Change { figure, before, after, difference: after - before, interval, verdict }
+    Change::new(figure, [before.value, after.value], interval, verdict)
 }
 
 /// The change of the longest detour.
@@ -180,8 +210,7 @@ fn of_longest(cut: &[Slices; 2]) -> Change {
     } else {
         Verdict::NoDifferenceShown
     };
-    let (before, after) = (before as f64, after as f64);
-    Change { figure: Figure::MaxNs, before, after, difference: after - before, interval: None, verdict }
+    Change::new(Figure::MaxNs, [before as f64, after as f64], None, verdict)
 }
 
 /// Sources that steal most, over both traces.
@@ -204,8 +233,10 @@ fn warnings(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<String> {
     let mut found = Vec::new();
     if a.threshold_ns != b.threshold_ns {
         found.push(format!(
-            "thresholds differ ({} ns and {} ns): detours below {threshold_ns} ns are left out of both",
-            a.threshold_ns, b.threshold_ns
+            "thresholds differ ({} and {}): detours below {} are left out of both",
+            rounded_ns(a.threshold_ns as f64),
+            rounded_ns(b.threshold_ns as f64),
+            rounded_ns(threshold_ns as f64)
         ));
     }
     let mut differs = |property: &str, a: String, b: String| {

@@ -33,9 +33,10 @@ fn halved_noise_is_an_improvement_and_doubled_is_worse() {
         for figure in [Figure::StolenShare, Figure::P50Ns, Figure::P99Ns] {
             let c = diff.get(&figure).expect("compared");
             assert_eq!(c.verdict, Verdict::Improved, "{c:?}");
-            assert!((c.difference / c.before + 0.5).abs() < 0.15, "{c:?}");
+            assert!((c.difference.expect("both") / c.before.expect("detours") + 0.5).abs() < 0.15, "{c:?}");
             let (low, high) = c.interval.expect("many detours");
-            assert!(low <= c.difference && c.difference <= high, "{c:?}");
+            let difference = c.difference.expect("both have detours");
+            assert!(low <= difference && difference <= high, "{c:?}");
         }
         assert_eq!(diff.get(&Figure::DetoursPerS).expect("compared").verdict, Verdict::NoDifferenceShown);
         assert_eq!(diff.changes.iter().filter(|c| matches!(c.figure, Figure::Source(_))).count(), 3);
@@ -49,7 +50,8 @@ fn figures_are_those_of_the_summary() {
     let (a, b) = (poisson(1, 3, 10.0, 300.0, 1.0), poisson(2, 3, 10.0, 300.0, 1.0));
     let diff = Diff::of(&a, &b).expect("timed");
     let sum = crate::summary::Summary::of(&a, None);
-    let figures: Vec<f64> = COMMON.iter().map(|f| diff.get(f).expect("compared").before).collect();
+    let figures: Vec<f64> =
+        COMMON.iter().map(|f| diff.get(f).expect("compared").before.expect("detours")).collect();
     let expected = [
         sum.total.stolen_share,
         sum.total.per_s,
@@ -70,11 +72,12 @@ fn different_thresholds_are_brought_together_with_a_warning() {
     b.meta.threshold_ns = 1000;
     b.detours.retain(|d| d.duration_ns >= 1000);
     let diff = Diff::of(&a, &b).expect("timed");
-    assert!(diff.warnings.iter().any(|w| w.contains("100 ns and 1000 ns")), "{:?}", diff.warnings);
+    assert!(diff.warnings.iter().any(|w| w.contains("100 ns and 1.00 µs")), "{:?}", diff.warnings);
     assert_eq!(diff.threshold_ns, 1000);
     for c in &diff.changes {
         assert!(
-            c.difference.abs() <= 1e-12 * c.before.abs() && c.verdict == Verdict::NoDifferenceShown,
+            c.difference.expect("both").abs() <= 1e-12 * c.before.expect("detours").abs()
+                && c.verdict == Verdict::NoDifferenceShown,
             "{c:?}"
         );
     }

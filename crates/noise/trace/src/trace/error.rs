@@ -182,8 +182,8 @@ pub enum Problem {
     },
     /// The name of a file to write does not say the format.
     #[error(
-        "its name does not say which format to write: let it end in .parquet or .csv, or name a format with `colony noise convert \
-         --to`: {0}"
+        "its name does not say which format to write: let it end in .parquet or .csv; for another format, convert such a file with \
+         `colony noise convert TRACE OUTPUT --to FORMAT` ({0})"
     )]
     UnknownFormat(String),
 }
