@@ -8,6 +8,11 @@
 //! that raises the figure most is once more in each resample. Long detours that the trace happens not to have are counted
 //! by one unseen detour, as much longer than the longest one as the [`Tail`] says.
 //!
+//! On many nodes, the slowest rank meets the few longest detours of the trace, and what else a source adds to these is
+//! chance. A resample always has the longest detour, so it does not show that chance. The interval of a source's cost
+//! therefore also has the costs in traces without the longest detours of the others: without the block of the longest, of
+//! the two longest, and so on. No interval of a cost is narrower than [`RESOLUTION`] of what all noise costs.
+//!
 //! All figures of a question have the same weights, so the interval of a difference is that of the difference. Resamples
 //! are computed by [`Losses`], not simulated: they only say by how much a figure would change.
 
@@ -27,6 +32,10 @@ const BEYOND: usize = RESAMPLES as usize / 40;
 /// Factor that corrects intervals for the small number of blocks: Student's t with 15 degrees of freedom over the normal
 /// 1.96, times sqrt(16/15), because the mean of the blocks themselves is subtracted.
 const FEW_BLOCKS: f64 = 1.123;
+/// Blocks with the longest detours that are left out, one more each time, to see how far a cost depends on them.
+const LEFT_OUT: usize = BLOCKS / 2;
+/// Costs of sources below this share of the cost of all noise cannot be told: detours of others hide them or not by chance.
+const RESOLUTION: f64 = 0.01;
 /// Part of the seed for the weights.
 const WEIGHTS: u64 = 1 << 42;
 
@@ -76,6 +85,16 @@ struct Resample {
 pub(super) struct Taken {
     losses: Losses,
     tails: Vec<Tail>,
+}
+
+/// Weights of traces that are as long, without the blocks of the longest detours.
+fn without_longest(losses: &Losses) -> impl Iterator<Item = [f64; BLOCKS]> {
+    let order = losses.blocks_by_longest();
+    (1..=LEFT_OUT).map(move |left_out| {
+        let mut weights = [BLOCKS as f64 / (BLOCKS - left_out) as f64; BLOCKS];
+        order[..left_out].iter().for_each(|&block| weights[block] = 0.0);
+        weights
+    })
 }
 
 /// Numbers of the blocks that another trace is put together from, in their order.
@@ -203,6 +222,23 @@ impl Bootstrap {
         let above_ns = (!is_heavy || above <= trace.abs())
             .then(|| self.scale * (FEW_BLOCKS * above.max(0.0)).hypot(excess * trace));
         Sides { below_ns: self.scale * below, above_ns }
+    }
+
+    /// The interval of the cost of a source: as [`Self::sides`], and as wide as the cost varies with the longest detours of
+    /// the others.
+    pub(super) fn cost_sides(&self, more: &Taken, less: &Taken) -> Sides {
+        let cost = |weights: &[f64; BLOCKS]| self.lost(more, weights, None) - self.lost(less, weights, None);
+        let trace = cost(&TRACE);
+        let (mut low, mut high) = (trace, trace);
+        for without in without_longest(&less.losses).map(|weights| cost(&weights)) {
+            (low, high) = (low.min(without), high.max(without));
+        }
+        let resolution_ns = RESOLUTION * self.lost_ns(more);
+        let sides = self.sides(more, Some(less));
+        Sides {
+            below_ns: sides.below_ns.max(self.scale * (trace - low)) + resolution_ns,
+            above_ns: sides.above_ns.map(|ns| ns.max(self.scale * (high - trace)) + resolution_ns),
+        }
     }
 
     fn lost(&self, of: &Taken, weights: &[f64; BLOCKS], steps: Option<f64>) -> f64 {

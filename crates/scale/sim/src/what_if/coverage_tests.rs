@@ -123,7 +123,7 @@ fn modelled(measured: &Measured, seed: u64) -> Vec<(f64, Sides)> {
         let less = |gone: &String| {
             let left = bootstrap.taken(&node(measured, std::slice::from_ref(gone)), |name| name != gone);
             let left = left.expect("long enough");
-            (all.0 - bootstrap.lost_ns(&left), bootstrap.sides(&everything, Some(&left)))
+            (all.0 - bootstrap.lost_ns(&left), bootstrap.cost_sides(&everything, &left))
         };
         std::iter::once(all).chain(names.iter().map(less)).collect::<Vec<_>>()
     };
@@ -155,14 +155,9 @@ fn intervals_of_what_a_trace_did_not_show_cover_the_process() {
         let seeds = seeds(60);
         for seed in 0..seeds {
             let found = modelled(&process.measured(1000 + seed, TRACE), seed);
-            for (n, ((count, (found, sides)), (truth_ns, _))) in
-                counts.iter_mut().zip(found).zip(&truth).enumerate()
-            {
-                // what the simulation cannot tell anyway: a three-hundredth of an iteration with all noise
-                let figures = truth.len() / NODES.len();
-                let slack = 0.003 * (1e6 + truth[n / figures * figures].0);
-                let high = sides.above_ns.map(|above| found + above + slack);
-                count.add((found - sides.below_ns - slack, high), *truth_ns);
+            for ((count, (found, sides)), (truth_ns, _)) in counts.iter_mut().zip(found).zip(&truth) {
+                let high = sides.above_ns.map(|above| found + above);
+                count.add((found - sides.below_ns, high), *truth_ns);
             }
         }
         eprintln!("{process:?}: {counts:?}");

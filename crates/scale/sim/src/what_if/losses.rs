@@ -60,6 +60,14 @@ impl Losses {
         self.blocks.iter().flatten().map(|(_, ns)| ns / self.work_ns).sum()
     }
 
+    /// Blocks in the order of their longest loss, the longest first.
+    pub(super) fn blocks_by_longest(&self) -> Vec<usize> {
+        let longest = |block: &usize| self.blocks[*block].iter().map(|(place, _)| *place).max();
+        let mut order: Vec<usize> = (0..self.blocks.len()).collect();
+        order.sort_by_key(|block| std::cmp::Reverse(longest(block)));
+        order
+    }
+
     /// Mean time that the slowest of `ranks` loses if each block counts by its weight and there is one more detour that
     /// the trace does not have (`unseen_ns` long; `None`: no such detour).
     pub(super) fn of_slowest(&self, ranks: f64, weights: &[f64], unseen_ns: Option<f64>) -> f64 {

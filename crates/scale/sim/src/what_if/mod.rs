@@ -111,9 +111,19 @@ struct Known {
     /// Of each case all runs, but for windows.
     found: Vec<Vec<Vec<f64>>>,
     windows: Option<(WindowedPlan, Vec<f64>)>,
-    /// Of each case, how far the trace may be from the node: its time, and the time that all noise adds to it. Empty before
-    /// the first round.
-    trace: Vec<Option<[Sides; 2]>>,
+    /// Of each case, how far the trace may be from the node. Empty before the first round.
+    trace: Vec<Option<CaseSides>>,
+}
+
+/// Sides of the intervals of one case that the trace adds.
+#[derive(Clone, Copy)]
+struct CaseSides {
+    /// Of the case's time.
+    time: Sides,
+    /// Of the time that all noise adds to it.
+    gain: Sides,
+    /// The same for the cost of a source, which other detours may hide.
+    cost: Sides,
 }
 
 impl WhatIf {
@@ -186,7 +196,7 @@ impl WhatIf {
                 Kind::Without(group) => sources.push(SourceCost {
                     name: group.name.clone(),
                     stolen_share: group.stolen_share,
-                    cost: known.iter().map(|k| k.less(c)).collect(),
+                    cost: known.iter().map(|k| k.cost(c)).collect(),
                 }),
                 Kind::Under(scheduler) => {
                     let (time, gives_back) = known.iter().map(|k| k.remedy(c)).unzip();
@@ -421,21 +431,25 @@ impl Known {
         let all = bootstrap.sides(&everything, None);
         let of = |case: &Case| {
             let left = bootstrap.taken(&case.left, |name| !case.gone.iter().any(|gone| gone == name))?;
-            let sides = [bootstrap.sides(&left, None), bootstrap.sides(&everything, Some(&left))];
+            let (time, gain) = (bootstrap.sides(&left, None), bootstrap.sides(&everything, Some(&left)));
             match &case.kind {
-                Kind::Everything => Some([all, all]),
+                Kind::Everything => Some(CaseSides { time: all, gain: all, cost: all }),
                 // in regular windows nothing is held back
                 Kind::Under(SchedulerSpec::Coordinated(_)) => {
-                    Some([sides[0].mixed(favored, all), sides[1].mixed(favored, Sides::NONE)])
+                    let gain = gain.mixed(favored, Sides::NONE);
+                    Some(CaseSides { time: time.mixed(favored, all), gain, cost: gain })
                 }
-                _ => Some(sides),
+                Kind::Under(_) => Some(CaseSides { time, gain, cost: gain }),
+                Kind::Without(_) => {
+                    Some(CaseSides { time, gain, cost: bootstrap.cost_sides(&everything, &left) })
+                }
             }
         };
         self.trace = cases.par_iter().map(of).collect();
     }
 
     /// The sides of case `case` that the trace adds.
-    fn sides(&self, case: usize) -> Option<[Sides; 2]> {
+    fn sides(&self, case: usize) -> Option<CaseSides> {
         self.trace.get(case).copied().flatten()
     }
 
@@ -447,20 +461,27 @@ impl Known {
         };
         let sides = self.sides(case);
         let gives_back = self.estimate(0).minus(&with);
-        let time = with.time().with_trace(sides.map(|s| s[0])).no_less_than(self.sampled.quiet_ns);
-        (time, gives_back.with_trace(sides.map(|s| s[1])))
+        let time = with.time().with_trace(sides.map(|s| s.time)).no_less_than(self.sampled.quiet_ns);
+        (time, gives_back.with_trace(sides.map(|s| s.gain)))
     }
 
-    /// The time that the program gains without the source of case `case`.
+    /// The time that the program gains without the source of case `case`, as far as runs tell it: more runs do not change
+    /// what hides the source by chance.
     fn less(&self, case: usize) -> Option<Time> {
         let simulated = self.estimate(0).paired_minus(&self.estimate(case))?;
-        Some(simulated.with_trace(self.sides(case).map(|s| s[1])))
+        Some(simulated.with_trace(self.sides(case).map(|s| s.gain)))
+    }
+
+    /// The cost of the source of case `case`: the same time, whose interval allows for other detours that hide the source.
+    fn cost(&self, case: usize) -> Option<Time> {
+        let simulated = self.estimate(0).paired_minus(&self.estimate(case))?;
+        Some(simulated.with_trace(self.sides(case).map(|s| s.cost)))
     }
 
     /// Time with all noise.
     fn noisy(&self) -> Time {
         let simulated = self.estimate(0).time();
-        simulated.with_trace(self.sides(0).map(|s| s[0])).no_less_than(self.sampled.quiet_ns)
+        simulated.with_trace(self.sides(0).map(|s| s.time)).no_less_than(self.sampled.quiet_ns)
     }
 
     fn scale(&self) -> Scale {
