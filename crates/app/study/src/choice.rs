@@ -61,8 +61,7 @@ pub fn rows(answer: &Answer) -> Vec<Vec<String>> {
             _ if scale.alike.contains(&place) => "= ",
             _ => "",
         };
-        let half = t.ci95.map_or("–".into(), |half| format!("{:.2}", 100.0 * half));
-        format!("{mark}{:.2} ± {half}", 100.0 * t.share)
+        format!("{mark}{}", share(t))
     };
     let row = |(place, choice): (usize, &Choice)| {
         let cells = answer.scales.iter().map(|s| cell(s, place));
@@ -71,12 +70,31 @@ pub fn rows(answer: &Answer) -> Vec<Vec<String>> {
     answer.choices.iter().enumerate().filter(|(_, c)| c.impossible.is_none()).map(row).collect()
 }
 
+/// A throughput in per cent, as far as it is known: `95.00 ± 0.20`, `81.7 (60.4–92.1)` where one side is longer than the other,
+/// `≤ 92.1` without a lower end, `~81.7` without an interval.
+fn share(t: &Throughput) -> String {
+    let (share, percent) = (100.0 * t.share, |end: f64| 100.0 * end);
+    match (t.low.map(percent), t.high.map(percent)) {
+        (Some(low), Some(high)) if is_even(share - low, high - share) => {
+            format!("{share:.2} ± {:.2}", (share - low).max(high - share))
+        }
+        (Some(low), Some(high)) => format!("{share:.1} ({low:.1}–{high:.1})"),
+        (None, Some(high)) => format!("≤ {high:.1}"),
+        (_, None) => format!("~{share:.1}"),
+    }
+}
+
+/// Returns `true` if the two sides of an interval, in per cent, are nearly equal.
+fn is_even(below: f64, above: f64) -> bool {
+    (below - above).abs() <= f64::max(0.2 * below.max(above), 0.05)
+}
+
 /// Facts that a reader of [`rows`] needs, a line each.
 #[must_use]
 pub fn notes(answer: &Answer) -> Vec<String> {
     let mut notes = vec![
-        "throughput: work that a node does for the job, in per cent of what all of its cores would do without noise, ± half of \
-         its 95 % interval; * best, = cannot be told from the best"
+        "throughput: work that a node does for the job, in per cent of what all of its cores would do without noise, with its \
+         95 % interval (± half of it, or both ends); * best, = cannot be told from the best"
             .to_owned(),
     ];
     if answer.choices.iter().any(|c| c.favored.is_some()) {
@@ -115,11 +133,20 @@ pub fn notes(answer: &Answer) -> Vec<String> {
             format::counted(answer.cores.into(), "core")
         ));
     }
-    let unbounded = |t: &Throughput| t.ci95.is_none() && t.simulation_ci95.is_some();
-    if answer.scales.iter().flat_map(|s| s.throughput.iter().flatten()).any(unbounded) {
+    let any = |of: fn(&Throughput) -> bool| {
+        answer.scales.iter().flat_map(|s| s.throughput.iter().flatten()).any(of)
+    };
+    if any(|t| t.low.is_none() && t.high.is_some()) {
         notes.push(
-            "± –: the trace does not tell how far the node may be from the figure: it is too short, or the lengths of its \
-             detours have a tail index below 2"
+            "≤ 90: the trace gives no lower end: its longest detours decide, and their lengths vary so much (tail index \
+             about 2 or less) that longer ones are to be expected"
+                .into(),
+        );
+    }
+    if any(|t| t.high.is_none()) {
+        notes.push(
+            "~90: the trace is too short to tell how far the node may be from the figure, or the choice was simulated only \
+             once"
                 .into(),
         );
     }
@@ -163,6 +190,17 @@ fn some(names: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_throughput_shows_both_sides_of_its_interval_and_an_end_that_is_missing() {
+        let text = |share, low, high| {
+            super::share(&Throughput { share, ci95: None, low, high, simulation_ci95: None })
+        };
+        assert_eq!(text(0.95, Some(0.948), Some(0.952)), "95.00 ± 0.20");
+        assert_eq!(text(0.817, Some(0.604), Some(0.921)), "81.7 (60.4–92.1)");
+        assert_eq!(text(0.817, None, Some(0.921)), "≤ 92.1");
+        assert_eq!(text(0.817, None, None), "~81.7");
+    }
 
     #[test]
     fn a_choice_is_a_command_of_colony_run() {

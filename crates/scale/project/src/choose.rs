@@ -106,6 +106,12 @@ pub struct Throughput {
     /// itself. It allows for detours that the trace does not show and for the error of the simulation. `None` if it is not known, or without a lower end: a trace of detours whose lengths have
     /// infinite variance does not bound them.
     pub ci95: Option<f64>,
+    /// Lower end of the 95 % interval; `None` if it is not known, or if the trace does not bound the time lost.
+    #[serde(default)]
+    pub low: Option<f64>,
+    /// Upper end of the 95 % interval; `None` if it is not known.
+    #[serde(default)]
+    pub high: Option<f64>,
     /// Half of the 95 % interval of the simulation alone; `None` if too little was simulated to know.
     pub simulation_ci95: Option<f64>,
 }
@@ -350,7 +356,13 @@ impl Simulated<'_> {
         }
         let given = choice.given;
         let Some((parts, part)) = self.found.get(&self.key(choice))? else {
-            let throughput = Throughput { share: given, ci95: Some(0.0), simulation_ci95: Some(0.0) };
+            let throughput = Throughput {
+                share: given,
+                ci95: Some(0.0),
+                low: Some(given),
+                high: Some(given),
+                simulation_ci95: Some(0.0),
+            };
             return Some(Resampled { throughput, shares: Vec::new() });
         };
         let (time, quiet_ns) = (parts.time(*part), parts.quiet_ns());
@@ -358,10 +370,13 @@ impl Simulated<'_> {
         let share = |ns: f64| given * quiet_ns / ns.max(quiet_ns);
         // to first order, a quotient is as uncertain as what it is divided by
         let half = |half: Option<f64>| half.map(|half| given * quiet_ns * half / (ns * ns));
-        let ends = time.low_ns.zip(time.high_ns).map(|(low, high)| [share(low), share(high)]);
+        // the longest time is the lowest throughput
+        let (low, high) = (time.high_ns.map(share), time.low_ns.map(share));
         let throughput = Throughput {
             share: share(ns),
-            ci95: ends.map(|[high, low]| (high - share(ns)).max(share(ns) - low)),
+            ci95: low.zip(high).map(|(low, high)| (high - share(ns)).max(share(ns) - low)),
+            low,
+            high,
             simulation_ci95: half(time.simulation_ci95_ns),
         };
         Some(Resampled { throughput, shares: parts.resampled_ns(*part).into_iter().map(share).collect() })
