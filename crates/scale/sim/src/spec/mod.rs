@@ -115,25 +115,33 @@ impl Scenario {
     /// # Errors
     /// [`SpecError::Read`]; [`SpecError::Line`] with the file, the line, and what is wrong there.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
-        Self::read_with_keys(path).map(|(scenario, _)| scenario)
+        let (scenario, text, _) = Self::read_unchecked(path)?;
+        scenario.check().map_err(|e| e.in_text(&text).in_file(path))?;
+        Ok(scenario)
     }
 
-    /// The same, and the file's table. It has the keys that the file states; the scenario has a value for every key.
+    /// Reads a scenario's file without [`Scenario::check`], for a caller that changes values before they are checked. With the
+    /// scenario, the file's table: it has the keys that the file states; the scenario has a value for every key.
     ///
     /// # Errors
-    /// As [`Scenario::read`].
+    /// [`SpecError::Read`]; [`SpecError::Line`] for text that is no scenario.
     pub fn read_with_keys(path: &Path) -> Result<(Self, toml::Table), SpecError> {
+        Self::read_unchecked(path).map(|(scenario, _, keys)| (scenario, keys))
+    }
+
+    fn read_unchecked(path: &Path) -> Result<(Self, String, toml::Table), SpecError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| SpecError::Read { path: path.to_owned(), source })?;
-        let mut scenario = Self::parse(&text).map_err(|e| e.in_file(path))?;
-        let keys = toml::from_str(&text).map_err(|e| SpecError::toml(&text, &e).in_file(path))?;
+        let wrong = |e: toml::de::Error| SpecError::toml(&text, &e).in_file(path);
+        let mut scenario: Self = toml::from_str(&text).map_err(wrong)?;
+        let keys = toml::from_str(&text).map_err(wrong)?;
         let folder = path.parent().unwrap_or(Path::new(""));
         for source in &mut scenario.noise {
             for trace in source.trace.iter_mut().chain(&mut source.traces) {
                 *trace = folder.join(&trace).display().to_string();
             }
         }
-        Ok((scenario, keys))
+        Ok((scenario, text, keys))
     }
 
     /// The scenario as TOML, with every default written out.

@@ -267,7 +267,8 @@ impl SourceSpec {
 
     /// The sources themselves.
     /// Number `number` of the scenario: what was measured together stays together.
-    pub(super) fn sources(&self, number: u32, traces: &Traces) -> Result<Vec<Source>, SpecError> {
+    /// On nodes of fewer `cores` than a trace has CPUs, each node replays as many of the CPUs, any with equal probability.
+    pub(super) fn sources(&self, number: u32, cores: u32, traces: &Traces) -> Result<Vec<Source>, SpecError> {
         self.check()?;
         if let Some((kind, model)) = self.given_model() {
             let name = self.name.clone().unwrap_or_else(|| kind.into());
@@ -288,7 +289,8 @@ impl SourceSpec {
             let fault = format!("the trace has no source `{name}`; it has: {names}");
             return Err(SpecError::value("leave_out", fault));
         }
-        let kept: Vec<Measured> = measured.iter().map(|m| m.without(&self.leave_out)).collect();
+        let kept = measured.iter().map(|m| m.without(&self.leave_out).in_parts(cores as usize));
+        let kept: Vec<Measured> = kept.collect::<Result<Vec<_>, _>>()?.concat();
         let kept: Vec<&Measured> = kept.iter().collect();
         let sources = Measured::sources_of(&kept, number)?.into_iter().map(|s| match self.class {
             Some(class) => s.class(class),

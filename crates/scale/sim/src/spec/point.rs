@@ -189,7 +189,8 @@ impl Point {
         let program = scenario.program.program(layout.ranks())?;
         let mut sources = Vec::new();
         for (i, source) in (0u32..).zip(&scenario.noise) {
-            sources.extend(source.sources(i, traces).map_err(|e| e.inside(&format!("noise.{i}")))?);
+            let found = source.sources(i, machine.ranks_per_node, traces);
+            sources.extend(found.map_err(|e| e.inside(&format!("noise.{i}")))?);
         }
         let node = Node { sources, scheduler: self.scheduler.scheduler()? };
         node.check(layout)?;

@@ -242,6 +242,20 @@ fn a_stated_class_overrules_the_name_and_the_simulation_follows_it() {
 }
 
 #[test]
+fn nodes_of_fewer_ranks_than_the_trace_has_cpus_draw_from_all_cpus() {
+    let busy = (0..100).map(|i| Detour { start_ns: i * 1_000_000, duration_ns: 100_000 });
+    let cpus = [CpuNoise::new(100_000_000, []), CpuNoise::new(100_000_000, busy)];
+    let noise = NodeNoise::new(cpus.into_iter().collect::<Result<_, _>>().expect("time")).expect("CPUs");
+    let measured = Measured { sources: vec![MeasuredSource::named("thread:t", noise)] };
+    let traces: Traces = [("t".to_owned(), Arc::new(measured))].into();
+    let text = "nodes = [64]\nranks_per_node = 1\nrepetitions = 3\nnoise = [{ trace = \"t\" }]\n\
+        program = { name = \"barrier\", iterations = 2000 }";
+    let point = Scenario::parse(text).expect("right").points().expect("points").swap_remove(0);
+    let outcome = crate::simulate::simulate(&point.simulation(&traces).expect("makes sense")).expect("runs");
+    assert!(outcome.slowdown > 1.5, "half of the nodes have the busy CPU: {}", outcome.slowdown);
+}
+
+#[test]
 fn of_several_traces_each_node_replays_one() {
     let of = |length_ns: u64| {
         let detours = (0..100).map(|i| Detour { start_ns: i * 1_000_000, duration_ns: length_ns });

@@ -14,16 +14,16 @@ pub(super) fn read_all(files: &[String]) -> anyhow::Result<Traces> {
     files.iter().map(|file| Ok((file.clone(), Arc::new(read(Path::new(file))?)))).collect()
 }
 
-/// Says which CPUs of a trace have no rank, if nodes run `ranks` each: their noise is in no result.
-pub(super) fn note_unused_cpus(traces: &Traces, ranks: Option<u32>) {
+/// Says how many CPUs of a trace each node replays, if nodes run fewer `ranks` than the trace has CPUs.
+pub(super) fn note_drawn_cpus(traces: &Traces, ranks: Option<u32>) {
     for (file, measured) in traces {
         let cpus = measured.sources.iter().map(|s| s.noise.cpus().len()).max().unwrap_or(0);
         let Some(ranks) = ranks.filter(|&ranks| (ranks as usize) < cpus) else { continue };
         note!(
-            "{file} has the noise of {cpus} CPUs, and a node runs {}: only the noise of the first {} is simulated \
-             (--ranks-per-node {cpus} simulates all)",
+            "note: {file} has the noise of {cpus} CPUs, and a node runs {}: each node has the noise of {}, drawn at random \
+             (--ranks-per-node {cpus} simulates whole nodes)",
             number_of(ranks.into(), "rank"),
-            number_of(ranks.into(), "CPU")
+            if ranks == 1 { "one of the CPUs".to_owned() } else { format!("{ranks} neighbouring CPUs") }
         );
     }
 }
