@@ -13,6 +13,18 @@ pub enum StudyError {
         /// The closest name there is.
         near: Option<&'static str>,
     },
+    /// An option that changes nothing in the experiments that were named.
+    #[error(
+        "{option} has no effect on {experiments}; leave the option out (options with an effect: {effective})"
+    )]
+    WithoutEffect {
+        /// The option.
+        option: &'static str,
+        /// The experiments, a comma between two.
+        experiments: String,
+        /// Options that have an effect on one of the experiments.
+        effective: String,
+    },
     /// A step on this node failed or is not possible here.
     #[error("{what}: {reason}")]
     Step {
@@ -49,7 +61,7 @@ impl StudyError {
     /// Returns `true` for wrong use (exit code 2), and `false` if the study itself failed.
     #[must_use]
     pub const fn is_wrong_use(&self) -> bool {
-        matches!(self, Self::Unknown { .. } | Self::Params(_))
+        matches!(self, Self::Unknown { .. } | Self::WithoutEffect { .. } | Self::Params(_))
     }
 }
 

@@ -9,7 +9,7 @@ use colony_sim::source::{Class, Model, Source};
 use colony_sim::words::number_of;
 use colony_sim::{LogGops, ring};
 
-use super::{Cited, Context, Document, Experiment, Method, Ours, on_this_node};
+use super::{Cited, Context, Document, Experiment, Method, Ours, on_this_node, settings};
 use crate::node::{BenchRun, Injection};
 use crate::results::{Basis, Cell, Published};
 use crate::{StudyError, project};
@@ -26,6 +26,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "if an OS detour was 100 milliseconds […] the delay would be 20 seconds!",
         ],
         method: Method::Projection,
+        settings: settings::RANDOM,
         run: ring_trip,
     },
     Experiment {
@@ -40,6 +41,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              for a detour of 16 microseconds",
         ],
         method: Method::Both,
+        settings: settings::BENCHMARK,
         run: |e, c| {
             let mut rows = collective(
                 e,
@@ -70,6 +72,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              microseconds for between 512 and 16K nodes.",
         ],
         method: Method::Both,
+        settings: settings::BENCHMARK,
         run: |e, c| {
             let mut rows = collective(
                 e,
@@ -99,6 +102,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              microseconds.",
         ],
         method: Method::Both,
+        settings: settings::BENCHMARK,
         run: |e, c| {
             let software = Step::by(Operation::Allreduce, Algorithm::RecursiveDoubling, 8);
             let mut rows = collective(
@@ -127,6 +131,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              detours via timer interrupts.",
         ],
         method: Method::Projection,
+        settings: settings::RANDOM,
         run: alltoall,
     },
 ];

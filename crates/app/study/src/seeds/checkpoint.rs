@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! HPC-Colony progress report 2006: checkpoints in memory, as a time of each processor and a time of each byte.
 
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::StudyError;
 use crate::results::{Basis, Published};
 
@@ -15,6 +15,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         "the checkpointing overhead increases proportionally to the amount of state in each processor",
     ],
     method: Method::Arithmetic,
+    settings: settings::NONE,
     run: table,
 }];
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SC06 paper, Table 2: what the operating system costs one node.
 
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::StudyError;
 use crate::compute_node::{self, Pair};
 use crate::results::{Basis, Published};
@@ -38,6 +38,7 @@ const TABLE_2: Experiment = Experiment {
         "bt A: CNK 522.6 s, Linux 613.0 s (+17.3 %)",
     ],
     method: Method::Compute,
+    settings: settings::NONE,
     run: |_, _| Ok(Vec::new()),
 };
 

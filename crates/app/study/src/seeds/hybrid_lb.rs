@@ -9,7 +9,7 @@ use colony_sim::goal::{Builder, Kind, Operation};
 use colony_sim::node::Node;
 use colony_sim::rng::Key;
 
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::results::{Basis, Published};
 use crate::{StudyError, project};
 
@@ -26,6 +26,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         "the multicast—sending 1024 messages down a hierarchical tree—is responsible for most of the overhead",
     ],
     method: Method::Projection,
+    settings: settings::RANDOM,
     run: hybrid_lb,
 }];
 

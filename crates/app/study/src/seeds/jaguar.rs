@@ -13,7 +13,7 @@ use colony_sim::scheduler::{Preempt, Scheduler, SpareCore};
 use colony_sim::source::{Class, Dist, Model, Placement, Source};
 use rayon::prelude::*;
 
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::results::{Basis, Published};
 use crate::{Params, StudyError, format, project};
 
@@ -25,6 +25,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
         what: "allreduce of 8 bytes on six cores of a node, its noise on all of them or on a spare one",
         published: &["we were able to improve the MPI_Allreduce performance by two orders of magnitude"],
         method: Method::LongProjection,
+        settings: settings::RANDOM,
         run: allreduce,
     },
     Experiment {
@@ -37,6 +38,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              technique.",
         ],
         method: Method::LongProjection,
+        settings: settings::RANDOM,
         run: pop,
     },
 ];

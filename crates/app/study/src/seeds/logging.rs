@@ -8,7 +8,7 @@ use colony_sim::node::Node;
 use colony_sim::rng::Key;
 use rayon::prelude::*;
 
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, settings};
 use crate::results::Published;
 use crate::{StudyError, format, project, simulated};
 
@@ -25,6 +25,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         "When the granularity is smaller, there is a significant performance penalty on larger numbers of processors.",
     ],
     method: Method::Projection,
+    settings: settings::RANDOM,
     run: message_logging,
 }];
 

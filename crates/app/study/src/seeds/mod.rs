@@ -12,6 +12,7 @@ mod jaguar;
 mod logging;
 mod pages;
 mod progress;
+mod settings;
 mod spare_core;
 mod surface;
 mod three_kernels;
@@ -23,6 +24,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use self::cited::Cited;
+pub use self::settings::Setting;
 use crate::chart::{Chart, Surface};
 use crate::node::BenchRun;
 use crate::results::{Cell, Published};
@@ -156,6 +158,8 @@ pub struct Experiment {
     pub published: &'static [&'static str],
     /// Method of the reproduction.
     pub method: Method,
+    /// Options that change the outcome; others are refused.
+    pub settings: &'static [Setting],
     #[serde(skip)]
     run: fn(&Experiment, &mut Context<'_>) -> Result<Vec<Published>, StudyError>,
 }

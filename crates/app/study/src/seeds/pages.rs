@@ -3,7 +3,7 @@
 
 use colony_pages::PagePolicy;
 
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::pages::{PageRun, PageRuns, ROUNDS, Spread};
 use crate::results::{Basis, Published};
 use crate::{StudyError, format};
@@ -37,6 +37,7 @@ const FIGURES: Experiment = Experiment {
         "SC06 paper, Table 2, class A on one node: is +303.0 %, cg +19.2 % time on Linux with 4 KiB pages",
     ],
     method: Method::Node,
+    settings: settings::ON_CPUS,
     run: |_, _| Ok(Vec::new()),
 };
 

@@ -7,7 +7,7 @@ use colony_sim::scheduler::Preempt;
 use colony_sim::source::{Model, Phase, Source};
 use colony_sim::words::number_of;
 
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, settings};
 use crate::results::Published;
 use crate::{StudyError, project};
 
@@ -24,6 +24,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         "significant performance degradation happens only when the daemons are uncoordinated",
     ],
     method: Method::Projection,
+    settings: settings::RANDOM,
     run: bsp,
 }];
 

@@ -8,7 +8,7 @@ use colony_sim::program::{Operation, Program};
 use colony_sim::scheduler::Preempt;
 
 use super::virtual_node::rate;
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::results::{Basis, Published};
 use crate::spare_node::{Case, SpareRuns};
 use crate::{StudyError, format, project};
@@ -25,6 +25,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         "We demonstrated up to a 30% boost in the performance of the Parallel Ocean Program (POP) using this technique.",
     ],
     method: Method::Virtual,
+    settings: settings::RANDOM,
     run,
 }];
 

@@ -7,7 +7,7 @@ use colony_sim::words::number_of;
 use rayon::prelude::*;
 
 use super::anl::{INTERRUPT_NS, detours};
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, settings};
 use crate::chart::{HeatMap, Quantity, Surface};
 use crate::results::Published;
 use crate::{Params, StudyError, format, project};
@@ -25,6 +25,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
          dramatic.",
     ],
     method: Method::LongProjection,
+    settings: settings::RANDOM,
     run,
 }];
 

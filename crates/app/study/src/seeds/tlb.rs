@@ -6,7 +6,7 @@
 
 use colony_nodes::tlb::{Prediction, Processor, predict};
 
-use super::{Cited, Context, Document, Experiment, Method, Ours};
+use super::{Cited, Context, Document, Experiment, Method, Ours, settings};
 use crate::StudyError;
 use crate::results::{Basis, Published};
 use crate::tlb::{TlbRun, WHAT};
@@ -46,6 +46,7 @@ const TABLE_2: Experiment = Experiment {
          (a), matching the performance under CNK.",
     ],
     method: Method::ComputeNode,
+    settings: settings::NONE,
     run: |_, _| Ok(Vec::new()),
 };
 

@@ -10,7 +10,7 @@ use colony_sim::scheduler::{Coordinated, Fair};
 use colony_sim::source::{Arrivals, Class, Dist, Model, Source};
 use rayon::prelude::*;
 
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, settings};
 use crate::results::Published;
 use crate::virtual_node::{Case, Runs, SLEEP_NS};
 use crate::{StudyError, format, project};
@@ -27,6 +27,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         "The performance of the Allreduce application increased as the duty cycle was increased.",
     ],
     method: Method::Virtual,
+    settings: settings::RANDOM,
     run,
 }];
 

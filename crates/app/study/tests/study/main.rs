@@ -4,4 +4,5 @@
 mod browser;
 mod fake;
 mod seeds;
+mod settings;
 mod whole;

@@ -15,7 +15,7 @@ use anyhow::Context as _;
 use colony_node::cpu::{self, CpuSet};
 use colony_study::report::Beside;
 use colony_study::results::Results;
-use colony_study::seeds::{self, Context};
+use colony_study::seeds::{self, Context, Setting};
 use colony_study::{Params, ThisNode, study};
 use colony_time::DutyCycle;
 use colony_view::study as view;
@@ -49,32 +49,40 @@ pub(crate) struct Args {
     #[arg(value_name = "NAME")]
     names: Vec<String>,
     /// Name every figure and table that can be reproduced
-    #[arg(long, conflicts_with = "names")]
+    #[arg(
+        long,
+        conflicts_with_all = [
+            "names", "report", "out", "cpus", "period", "duty", "nodes", "seed", "faster", "wait_quiet", "virtual_node"
+        ]
+    )]
     list: bool,
     /// Write the figures that are named as a page with plots to this file
     #[arg(long, value_name = "FILE", requires = "names")]
     report: Option<PathBuf>,
     /// Folder for results.json and report.html
-    #[arg(long, default_value = "study", value_name = "FOLDER")]
+    #[arg(long, default_value = "study", value_name = "FOLDER", conflicts_with = "names")]
     out: PathBuf,
     /// CPUs of the job, a rank each [default: all this process may use]
     #[arg(long, value_parser = cpus, value_name = "LIST")]
     cpus: Option<CpuSet>,
-    /// Period of the coordinated windows
-    #[arg(long, value_parser = ns, default_value = "100ms", value_name = "TIME")]
-    period: Ns,
-    /// Favored share of a period
-    #[arg(long, value_parser = duty, default_value = "80%", value_name = "DUTY")]
-    duty: DutyCycle,
+    /// Period of the coordinated windows [default: 100ms]
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    period: Option<Ns>,
+    /// Favored share of a period [default: 80%]
+    #[arg(long, value_parser = duty, value_name = "DUTY")]
+    duty: Option<DutyCycle>,
     /// Node counts to project to
-    #[arg(long, value_delimiter = ',', value_name = "N,N", default_values_t = Params::default().nodes.into_iter().map(u64::from))]
+    #[arg(
+        long, value_delimiter = ',', value_name = "N,N", conflicts_with = "names",
+        default_values_t = Params::default().nodes.into_iter().map(u64::from)
+    )]
     nodes: Vec<u64>,
-    /// Seed of everything random
-    #[arg(long, default_value_t = Params::default().seed, value_name = "N")]
-    seed: u64,
-    /// Run every step shorter by this factor, to try it out
-    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
-    faster: f64,
+    /// Seed of everything random [default: 20061114]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run every step shorter by this factor, to try it out [default: 1]
+    #[arg(long, value_name = "FACTOR")]
+    faster: Option<f64>,
     /// Wait up to this long until other programs take less than 5 % of the job's CPUs
     #[arg(long, value_parser = ns, value_name = "TIME", conflicts_with = "names")]
     wait_quiet: Option<Ns>,
@@ -92,6 +100,20 @@ enum Action {
     FaultTolerance(Box<fault_tolerance::Args>),
     IoScaling(io_scaling::Args),
     IoSockets(io_sockets::Args),
+}
+
+impl Args {
+    /// Settings given on the command line.
+    fn settings(&self) -> Vec<Setting> {
+        let is_given = |setting: &Setting| match setting {
+            Setting::Cpus => self.cpus.is_some(),
+            Setting::Period => self.period.is_some(),
+            Setting::Duty => self.duty.is_some(),
+            Setting::Seed => self.seed.is_some(),
+            Setting::Faster => self.faster.is_some(),
+        };
+        Setting::ALL.into_iter().filter(is_given).collect()
+    }
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -114,6 +136,9 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     // an unknown name is told before anything runs
     let wanted = args.names.iter().map(|n| seeds::find(n)).collect::<Result<Vec<_>, _>>()?;
+    if !wanted.is_empty() {
+        Setting::check(&args.settings(), &wanted)?;
+    }
     let params = params(&args)?;
     params.check()?;
     let job_cpus = args.cpus.map_or_else(cpu::usable, Ok)?;
@@ -122,7 +147,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         Results::check_writable(&args.out)?;
     }
     if let Some(report) = &args.report {
-        super::can_write(report)?;
+        super::can_write_page(report)?;
     }
     let colony = std::env::current_exe().context("finding this program itself")?;
     let mut node = ThisNode::new(&params, job_cpus, colony)?;
@@ -175,17 +200,18 @@ fn clear_up_when_ended(scratch: Vec<PathBuf>) -> anyhow::Result<()> {
 
 fn params(args: &Args) -> anyhow::Result<Params> {
     let ranks = args.cpus.as_ref().map_or_else(|| cpu::usable().map(|c| c.len()), |c| Ok(c.len()))?;
+    let usual = Params::default();
     let params = Params {
-        seed: args.seed,
+        seed: args.seed.unwrap_or(usual.seed),
         cpus: args.cpus.clone(),
         ranks: u32::try_from(ranks).unwrap_or(u32::MAX),
-        period_ns: args.period.0,
-        duty: args.duty,
+        period_ns: args.period.map_or(usual.period_ns, |period| period.0),
+        duty: args.duty.unwrap_or(usual.duty),
         virtual_node: args.virtual_node,
         wait_quiet_s: args.wait_quiet.map_or(0.0, |t| t.0 as f64 / 1e9),
         // one too large for us is refused with the others
         nodes: args.nodes.iter().map(|&n| u32::try_from(n).unwrap_or(u32::MAX)).collect(),
-        ..Params::default()
+        ..usual
     };
-    Ok(params.faster(args.faster)?)
+    Ok(params.faster(args.faster.unwrap_or(1.0))?)
 }

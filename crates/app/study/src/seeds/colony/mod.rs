@@ -11,7 +11,7 @@ use colony_sim::source::Noise;
 use colony_time::{DutyCycle, Windows, cycles};
 
 use self::model::Chosen;
-use super::{Cited, Context, Document, Experiment, Method, Ours, on_this_node};
+use super::{Cited, Context, Document, Experiment, Method, Ours, Setting, on_this_node, settings};
 use crate::node::{BenchRun, Injection};
 use crate::project;
 use crate::results::{Basis, Published, SchedulerKind};
@@ -28,6 +28,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              calculation was termed 2% Noise Overhead",
         ],
         method: Method::Arithmetic,
+        settings: settings::NONE,
         run: noise_level,
     },
     Experiment {
@@ -41,6 +42,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "a duty cycle of 0x7fffffff represents 50% of the cycles in a period",
         ],
         method: Method::Arithmetic,
+        settings: settings::NONE,
         run: notation,
     },
     Experiment {
@@ -55,6 +57,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              performance increase versus 0xf4000000 was less than 0.26 %.",
         ],
         method: Method::Both,
+        settings: &[Setting::Cpus, Setting::Period, Setting::Seed, Setting::Faster],
         run: duty_cycle,
     },
     Experiment {
@@ -67,6 +70,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "approximately 21% (maxTermsPerCalc = 5.9 million terms)",
         ],
         method: Method::Both,
+        settings: settings::ON_CPUS,
         run: terms,
     },
     Experiment {
@@ -79,6 +83,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              scheduler (with and without noise) were almost identical.",
         ],
         method: Method::Both,
+        settings: settings::WINDOWED,
         run: |e, c| {
             let mut rows = Vec::new();
             for percent in [0.0, 2.0, 21.0] {
@@ -98,6 +103,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "the overall runtime for one of the tests reduced from 3175.7 seconds to 1.73 seconds!",
         ],
         method: Method::Both,
+        settings: settings::WINDOWED,
         run: moderate,
     },
     Experiment {
@@ -112,6 +118,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              kernel was used.",
         ],
         method: Method::Both,
+        settings: settings::WINDOWED,
         run: |e, c| {
             let mut rows = scaled(e, c, 0.0, &[8192])?;
             rows.extend(scaled(e, c, 21.0, &[8192])?);
@@ -130,6 +137,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              runtimes",
         ],
         method: Method::Both,
+        settings: settings::WINDOWED,
         run: |e, c| {
             let mut rows =
                 gains(e, c, 2.0, Cited::value("about a 10% improvement (1.1×)", 1.1, Basis::Fitted))?;
@@ -147,6 +155,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              coordinated scheduling versus typical Linux scheduling during small amounts of noise.",
         ],
         method: Method::Both,
+        settings: settings::WINDOWED,
         run: |e, c| {
             let mut rows =
                 gains(e, c, 2.0, Cited::value("just over 12% better (1.12×)", 1.12, Basis::Fitted))?;
@@ -167,6 +176,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "Beyond 21% yields rapidly increasing Allreduce and GLOB run times.",
         ],
         method: Method::Projection,
+        settings: settings::RANDOM,
         run: beyond,
     },
     Experiment {
@@ -180,6 +190,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              significant increase in Allreduce run time.",
         ],
         method: Method::Projection,
+        settings: settings::RANDOM,
         run: kernels,
     },
     Experiment {
@@ -192,6 +203,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
              the kernel with standard scheduling.",
         ],
         method: Method::Both,
+        settings: settings::WINDOWED,
         run: overhead,
     },
     Experiment {
@@ -204,6 +216,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[
             "The average increase in performance was 3.33% for each increase in the duty cycle.",
         ],
         method: Method::LongProjection,
+        settings: settings::RANDOM,
         run: fit::both_halves,
     },
 ];
@@ -239,7 +252,7 @@ fn notation(e: &Experiment, _: &mut Context<'_>) -> Result<Vec<Published>, Study
             "duty cycle 0x7fffffff",
             Cited::value("50%", 0.5, Basis::Arithmetic),
             Ours::Share(duty(0x7fff_ffff)),
-            "of 0xffffffff",
+            "share of the longest period, 0xffffffff",
         ),
         e.beside(
             "regular window at 0xf4000000",

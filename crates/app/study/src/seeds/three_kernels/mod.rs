@@ -12,7 +12,7 @@ use rayon::prelude::*;
 
 use super::colony::model::{self, Chosen};
 use super::virtual_node::{lateness, left, turn_ns};
-use super::{Context, Document, Experiment, Method, Ours};
+use super::{Context, Document, Experiment, Method, Ours, settings};
 use crate::results::Published;
 use crate::three_kernels::{Case, Runs, WHAT};
 use crate::{Params, StudyError, format, project};
@@ -34,6 +34,7 @@ pub(super) const EXPERIMENTS: &[Experiment] = &[Experiment {
         applications::MIRANDA,
     ],
     method: Method::Compute,
+    settings: settings::RANDOM,
     run,
 }];
 
