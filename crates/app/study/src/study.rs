@@ -17,6 +17,11 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
     let began = Instant::now();
     let started_unix_s = unix_now_s();
     let record = node.record();
+    let neighbours = quiet::wait_until_quiet(params, node, progress);
+    let warnings = match &neighbours {
+        Some(_) => record.warnings_except_load(),
+        None => record.warnings(),
+    };
     let mut results = Results {
         schema: Results::SCHEMA.into(),
         version: env!("CARGO_PKG_VERSION").into(),
@@ -24,12 +29,12 @@ pub fn run(params: &Params, node: &mut dyn Node, progress: &dyn Progress) -> Res
         started_unix_s,
         took_s: 0.0,
         params: params.clone(),
-        warnings: record.warnings(),
+        warnings,
         node: record,
         privileges: node.privileges(),
         headline: String::new(),
         not_done: node.privileges().missing().into_iter().map(str::to_owned).collect(),
-        neighbours: quiet::wait_until_quiet(params, node, progress),
+        neighbours,
         noise: None,
         card: None,
         allreduce: Vec::new(),

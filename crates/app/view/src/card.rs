@@ -96,7 +96,7 @@ fn sources(card: &Card) -> String {
     let mut t = table::numbers(&header, 1);
     for (place, source) in card.sources.iter().enumerate() {
         let costs = scales.iter().map(|s| match s.alone.get(place) {
-            Some(Alone::Added(added)) => percent(added.share),
+            Some(Alone::Added(added)) => doctor::added(added),
             Some(Alone::NotSeen) => NOT_SEEN.into(),
             Some(Alone::NotSimulated) | None => doctor::NOT_SIMULATED.into(),
         });

@@ -27,7 +27,7 @@ pub fn results(r: &Results) -> String {
     }
     let mut out = String::new();
     if let Some(busy) = r.neighbours.as_ref().and_then(Neighbours::warning) {
-        let _ = writeln!(out, "\n{}", wrap(&name(&busy, 600)));
+        let _ = writeln!(out, "\n{}", wrap(&name(&busy, LONGEST_LINE)));
     }
     if let Some(card) = &r.card {
         let _ = write!(out, "\n{}", crate::card::card(card));
@@ -46,7 +46,7 @@ pub fn results(r: &Results) -> String {
         out.push_str("favored, regular: time stolen from the job in such windows\n");
     }
     for line in figures::missing(r, &Figure::ALL) {
-        let _ = writeln!(out, "{}", wrap(&name(&line, 400)));
+        let _ = writeln!(out, "{}", wrap(&name(&line, LONGEST_LINE)));
     }
     for line in r
         .not_done
@@ -54,7 +54,7 @@ pub fn results(r: &Results) -> String {
         .map(|l| format!("left out: {l}"))
         .chain(r.warnings.iter().map(|w| format!("note: {w}")))
     {
-        let _ = writeln!(out, "{}", wrap(&name(&line, 400)));
+        let _ = writeln!(out, "{}", wrap(&name(&line, LONGEST_LINE)));
     }
     out
 }
@@ -72,6 +72,9 @@ fn row(r: &Results, percent: f64, scheduler: SchedulerKind, cell: Option<&Cell>)
         figures::projected_mean(r, percent, scheduler),
     ]
 }
+
+/// Characters of a line at most: the reason of a failed step has its remedy at its end.
+const LONGEST_LINE: usize = 1200;
 
 /// Columns of an experiment's name.
 const NAME: usize = 16;

@@ -76,12 +76,18 @@ impl NodeRecord {
     /// Reasons to read a measurement on this node with care, one a line; empty if the node is quiet.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
-        let mut found = Vec::new();
         let cpus = self.online.len().max(1) as f64;
-        if self.load[0] > 0.25 * cpus {
-            let [one, ..] = self.load;
-            found.push(format!("the node is not quiet: load {one:.2} on {cpus} CPUs in the last minute"));
-        }
+        let [one, ..] = self.load;
+        let is_busy = one > 0.25 * cpus;
+        let busy = is_busy
+            .then(|| format!("the node is not quiet: load {one:.2} on {cpus} CPUs in the last minute"));
+        busy.into_iter().chain(self.warnings_except_load()).collect()
+    }
+
+    /// The same without the load, for a caller that measures the CPU time of other programs itself.
+    #[must_use]
+    pub fn warnings_except_load(&self) -> Vec<String> {
+        let mut found = Vec::new();
         if self.virtual_machine {
             found.push(
                 "this is a virtual machine: its host's noise is seen here, but not explained here".into(),
