@@ -73,6 +73,10 @@ fn head(a: &Advice) -> String {
 /// The noise of the job's CPUs in a sentence.
 #[must_use]
 pub fn measured(n: &Noise) -> String {
+    if n.stolen_share == 0.0 {
+        return "stolen: the trace has no detour on the job's CPUs, so the cost of noise is not known; a longer trace may have some"
+            .into();
+    }
     let worst = n.worst.as_ref().map_or(String::new(), |(source, share)| {
         format!(", most by {} ({})", name(source, 30), percent(*share))
     });

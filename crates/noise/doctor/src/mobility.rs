@@ -33,6 +33,8 @@ pub(crate) struct Threads {
     /// If several tasks have one name, the least movable task decides. A name without a task is [`Mobility::Free`], because
     /// the scheduler may place the next program of this name anywhere.
     by_source: BTreeMap<String, Mobility>,
+    /// `false` if the node's files were collected without its tasks: nothing is known then but the names of the trace.
+    has_tasks: bool,
 }
 
 impl Threads {
@@ -61,22 +63,29 @@ impl Threads {
             let of_task = of_task(node, &holders, task);
             *mobility = if known.insert(source) { of_task } else { of_task.max(mobility.clone()) };
         }
-        Ok(Some(Self { by_source }))
+        Ok(Some(Self { by_source, has_tasks: !tasks.is_empty() }))
     }
 
     /// Threads that the scheduler may place elsewhere: `isolcpus=` keeps them off the job's CPUs.
-    pub(crate) fn free(&self) -> Vec<Pattern> {
-        self.patterns(|m| *m == Mobility::Free)
+    fn free(&self) -> Touches {
+        self.touches(|m| *m == Mobility::Free)
     }
 
     /// Threads that a partition or a new affinity moves, including those that are pinned to the job's CPUs.
-    pub(crate) fn movable(&self) -> Vec<Pattern> {
-        self.patterns(|m| matches!(m, Mobility::Free | Mobility::Pinned))
+    fn movable(&self) -> Touches {
+        self.touches(|m| matches!(m, Mobility::Free | Mobility::Pinned))
     }
 
-    fn patterns(&self, is: impl Fn(&Mobility) -> bool) -> Vec<Pattern> {
+    fn touches(&self, is: impl Fn(&Mobility) -> bool) -> Touches {
         let sources = self.by_source.iter().filter(|(_, mobility)| is(mobility));
-        sources.map(|(source, _)| Pattern::Is(source.clone())).collect()
+        let sources = sources.map(|(source, _)| Pattern::Is(source.clone()));
+        // a task whose affinity nobody collected may be one that stays
+        if self.has_tasks { Touches::all(sources) } else { Touches::part_of(sources) }
+    }
+
+    /// Returns `true` if the trace has threads, and the node's files have no tasks at all.
+    pub(crate) fn are_only_names(&self) -> bool {
+        !self.has_tasks && !self.by_source.is_empty()
     }
 
     /// Threads that are pinned to the job's CPUs.
@@ -96,9 +105,18 @@ impl Threads {
     }
 }
 
-/// The threads that `patterns` of a trace name; without a trace, all that no kernel code binds to their CPUs.
-pub(crate) fn touches(patterns: Option<Vec<Pattern>>) -> Touches {
-    Touches::all(patterns.unwrap_or_else(|| vec![Pattern::UnboundThreads]))
+/// Threads that `isolcpus=` keeps off the job's CPUs; without a trace, all that no kernel code binds to their CPUs.
+pub(crate) fn free(threads: Option<&Threads>) -> Touches {
+    threads.map_or_else(any_unbound, Threads::free)
+}
+
+/// Threads that a partition moves off the job's CPUs; without a trace as [`free`].
+pub(crate) fn movable(threads: Option<&Threads>) -> Touches {
+    threads.map_or_else(any_unbound, Threads::movable)
+}
+
+fn any_unbound() -> Touches {
+    Touches::all([Pattern::UnboundThreads])
 }
 
 fn of_task(node: &Node, holders: &Holders, task: &Process) -> Mobility {

@@ -62,6 +62,14 @@ impl Process {
         Some(TaskId { tid: self.tid.try_into().ok()?, start_ticks: self.start_ticks })
     }
 
+    /// Returns `true` if the task started less than `seconds` ago. The kernel counts starts in hundredths of a second
+    /// (`USER_HZ`). `false` if the node's uptime was not collected.
+    pub(crate) fn is_younger_than(&self, node: &Node, seconds: f64) -> bool {
+        let uptime = node.root.value("/proc/uptime").ok();
+        let uptime_s = uptime.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+        uptime_s.is_some_and(|uptime_s| uptime_s - self.start_ticks as f64 / 100.0 < seconds)
+    }
+
     pub(crate) fn is_real_time(&self) -> bool {
         matches!(self.policy, FIFO | ROUND_ROBIN | DEADLINE)
     }

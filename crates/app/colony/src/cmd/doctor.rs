@@ -48,7 +48,10 @@ pub(crate) struct Args {
     #[arg(long)]
     no_trace: bool,
     /// Nodes to simulate
-    #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..),
+        conflicts_with = "no_trace"
+    )]
     nodes: u32,
     /// Print one finding in full
     #[arg(long, value_name = "FINDING", conflicts_with_all = ["json", "check"])]

@@ -117,6 +117,7 @@ pub(super) fn wakeups(node: &Node) -> Checked {
         Err(e) if e.is_missing() => Vec::new(),
         Err(e) => return Err(e),
     };
+    let has_tasks = !running.is_empty();
     let holders = Holders::read(node);
     let mut seen: Vec<_> = seen.iter().filter(|t| Pattern::UnboundThreads.matches(&t.source)).collect();
     seen.sort_by(|a, b| b.share.total_cmp(&a.share).then_with(|| a.source.cmp(&b.source)));
@@ -133,6 +134,9 @@ pub(super) fn wakeups(node: &Node) -> Checked {
             continue;
         }
         let mut finding = daemon(node, name, thread, &own);
+        if own.is_empty() {
+            finding = finding.advice(if has_tasks { HAS_ENDED } else { NOT_COLLECTED });
+        }
         // tasks of jobs stay where they are
         finding.touches.partly |= own.len() < named.len();
         findings.push(finding);
@@ -145,6 +149,11 @@ pub(super) fn wakeups(node: &Node) -> Checked {
         false => Ok(Outcome::Found(findings)),
     }
 }
+
+/// Advice for a thread of the trace without a task.
+const HAS_ENDED: &str = "No such task runs now: a program that was started again and again, or has ended.";
+/// The same for collected files without tasks.
+const NOT_COLLECTED: &str = "The collected files have no processes: whether this task still runs, and what can move it, is not known.";
 
 fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, tasks: &[&Process]) -> Finding {
     let level = match seen.share {
@@ -159,12 +168,16 @@ fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, tasks: &[&Pro
     .seen("trace", format!("{}: {:.3} % of the job's CPUs", seen.source, seen.share * 100.0))
     .touches(Touches::all([Pattern::Is(seen.source.clone())]));
     finding.id = name.chars().map(|c| if c.is_control() || c == ':' { '_' } else { c }).collect();
-    let Some(first) = tasks.first() else {
-        return finding
-            .advice("No such task runs now: a program that was started again and again, or has ended.");
-    };
+    let Some(first) = tasks.first() else { return finding };
     finding = finding.seen(first.file("stat"), &first.name);
     let programs = Program::of(node, tasks);
+    let starters: Vec<String> = programs.iter().filter_map(Program::starter).collect();
+    if !starters.is_empty() {
+        finding = finding.advice(format!(
+            "Its processes live for less than a minute, so the remedy binds the program that starts them: {}.",
+            starters.join(", ")
+        ));
+    }
     if let Some(rest) = node.elsewhere() {
         finding = finding.remedy(moving(node, &programs, rest));
     }
@@ -185,27 +198,40 @@ fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, tasks: &[&Pro
 /// Programs of one name that a remedy is for; of more, it takes a part of the noise away.
 const MOST_PROGRAMS: usize = 16;
 
+/// Age below which a process may have ended before a command reaches it, seconds.
+const SHORT_LIVED_S: f64 = 60.0;
+
 /// What `systemctl` or `taskset` moves: a unit with all of its processes, or one process.
-struct Program<'a> {
-    process: &'a Process,
+struct Program {
+    process: Process,
     unit: Option<String>,
+    /// `true` if the process is an ancestor of the task, which started the task less than [`SHORT_LIVED_S`] ago.
+    is_starter: bool,
 }
 
-impl<'a> Program<'a> {
+impl Program {
     /// The programs of these tasks, each once.
-    fn of(node: &Node, tasks: &[&'a Process]) -> Vec<Self> {
+    fn of(node: &Node, tasks: &[&Process]) -> Vec<Self> {
         let mut found: Vec<Self> = Vec::new();
-        for &process in tasks {
-            let unit = process.system_unit(node);
+        for &task in tasks {
+            let unit = task.system_unit(node);
+            let starter = if unit.is_none() { lasting_ancestor(node, task) } else { None };
+            let is_starter = starter.is_some();
+            let process = starter.unwrap_or_else(|| task.clone());
             let is_known = found.iter().any(|p| match &unit {
                 Some(_) => p.unit == unit,
                 None => p.process.pid == process.pid,
             });
             if !is_known && found.len() < MOST_PROGRAMS {
-                found.push(Self { process, unit });
+                found.push(Self { process, unit, is_starter });
             }
         }
         found
+    }
+
+    /// Name and number of a process that starts short-lived ones.
+    fn starter(&self) -> Option<String> {
+        self.is_starter.then(|| format!("{} ({})", self.process.name, self.process.pid))
     }
 
     /// systemd keeps a unit on other CPUs, its future processes too. All threads of another process get another affinity.
@@ -227,6 +253,17 @@ impl<'a> Program<'a> {
         let now = now.and_then(|file| node.root.value(&file).ok()).unwrap_or_default();
         Change::Command { apply: set(&rest.to_string()).into(), undo: Some(set(&now).into()) }
     }
+}
+
+/// The closest ancestor of a short-lived task that is not short-lived itself, of the same user: the children that it starts
+/// later inherit its affinity. `None` for a task that has lived long enough, or without such an ancestor.
+fn lasting_ancestor(node: &Node, task: &Process) -> Option<Process> {
+    if !task.is_younger_than(node, SHORT_LIVED_S) {
+        return None;
+    }
+    let user = task.user(node);
+    let mut ancestors = task.ancestry(node).skip(1).take_while(|p| p.user(node) == user);
+    ancestors.find(|p| !p.is_younger_than(node, SHORT_LIVED_S))
 }
 
 /// Moves programs to other CPUs.

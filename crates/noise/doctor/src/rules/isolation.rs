@@ -7,7 +7,7 @@ use colony_node::topology::{DomainKind, Topology};
 use crate::default_cpus::{ISOLATED, NOHZ_FULL, PARTITIONS};
 use crate::finding::{Finding, Level};
 use crate::irq::Placement;
-use crate::mobility::{Threads, touches};
+use crate::mobility::{self, Threads};
 use crate::node::{CMDLINE, Node};
 use crate::outcome::{Checked, Outcome};
 use crate::remedy::{Change, Remedy};
@@ -147,8 +147,7 @@ pub(super) fn isolation(node: &Node) -> Checked {
             None
         }
     };
-    let free = touches(threads.as_ref().map(Threads::free));
-    let movable = touches(threads.as_ref().map(Threads::movable));
+    let (free, movable) = (mobility::free(threads.as_ref()), mobility::movable(threads.as_ref()));
     finding = finding.remedy(spare_core(node, spare, &movable));
     if let Some(partition) = partition(node) {
         finding = finding.remedy(partition);
@@ -162,8 +161,14 @@ pub(super) fn isolation(node: &Node) -> Checked {
             names.join(", ")
         ));
     }
+    if threads.as_ref().is_some_and(Threads::are_only_names) {
+        finding = finding.advice(NO_TASKS);
+    }
     finding.into()
 }
+
+/// Advice for a node whose files have no tasks.
+const NO_TASKS: &str = "The collected files have no processes: which of the trace's threads can be moved is not known, so the gain is an upper bound.";
 
 const UNBALANCED: &str =
     "the scheduler no longer balances these CPUs: each thread of a job must be bound to a CPU of its own";

@@ -140,8 +140,13 @@ pub(super) fn mthp(node: &Node) -> Checked {
         return Outcome::passed(&on.file, format!("{} ({} KiB)", on.value, on.kib));
     }
     let Some(size) = sizes.iter().find(|size| size.kib == WANTED_KIB).or(sizes.first()) else {
-        let version = node.release().unwrap_or_else(|| "unknown".into());
-        let reason = format!("mTHP needs Linux 6.8 (this is {version})");
+        let reason = match (node.version(), node.release()) {
+            (Some(version), Some(release)) if version < (6, 8) => {
+                format!("folios between base and huge pages (mTHP) need Linux 6.8, and this is {release}")
+            }
+            (Some(_), _) => "the kernel offers no folios between base and huge pages (mTHP)".to_owned(),
+            (None, _) => "folios between base and huge pages (mTHP) need Linux 6.8".to_owned(),
+        };
         return Outcome::undecided(node.why_missing(&format!("{DIR}/hugepages-*"), &reason));
     };
     let file = format!("{DIR}/hugepages-{}kB/enabled", size.kib);

@@ -89,6 +89,38 @@ fn of_several_tasks_with_one_name_the_least_movable_decides() {
 }
 
 #[test]
+fn of_a_short_lived_program_the_one_that_starts_it_is_bound() {
+    let made = node(&["rustc"]);
+    made.put("/proc/uptime", "1000.00 1900.00\n");
+    // hundredths of a second: two compilers that started 3 s ago, and cargo 300 s ago
+    let stat = |pid: u32, name: &str, parent: u32, start: u32| {
+        format!(
+            "{pid} ({name}) S {parent} {pid} {pid} 0 -1 {ORDINARY} 1 0 0 0 1 1 0 0 20 0 1 0 {start} 1 1 1 1 1 1 1 1 1 1 0 0 0 0 0 0 17 1 0 \
+             0 0 0 0 1 1 1 1 1 1 1 0\n"
+        )
+    };
+    for (pid, name, parent, start) in
+        [(60, "cargo", 1, 70_000), (70, "rustc", 60, 99_700), (71, "rustc", 60, 99_700)]
+    {
+        task(&made, (pid, name), ORDINARY, "0-3", "/user.slice/session-1.scope");
+        made.put(&format!("/proc/{pid}/stat"), stat(pid, name, parent, start));
+    }
+    let finding = made.finding("daemon");
+    assert_eq!(finding.remedies[0].commands(), ["taskset -apc 0 60"]);
+    assert!(finding.advice.as_ref().is_some_and(|a| a.contains("cargo (60)")), "{finding:?}");
+}
+
+#[test]
+fn tasks_that_nobody_collected_are_not_said_to_have_ended() {
+    let made = node(&["python"]);
+    let finding = made.finding("daemon");
+    assert!(finding.advice.as_ref().is_some_and(|a| a.contains("is not known")), "{finding:?}");
+    let isolation = made.finding("isolation");
+    assert!(isolation.touches.partly, "the gain is an upper bound");
+    assert!(isolation.advice.as_ref().is_some_and(|a| a.contains("no processes")), "{isolation:?}");
+}
+
+#[test]
 fn a_program_is_moved_first_with_its_unit_or_with_all_of_its_processes() {
     let made = node(&["python"]);
     task(&made, (70, "python"), ORDINARY, "1", "/user.slice/session-1.scope");
