@@ -106,7 +106,10 @@ pub(crate) fn is_broken_pipe(e: &anyhow::Error) -> bool {
     let broken = |e: &std::io::Error| e.kind() == std::io::ErrorKind::BrokenPipe;
     e.chain().any(|c| {
         let trace = c.downcast_ref::<TraceError>().map(|e| &e.problem);
+        // a JSON error hides the system's error that it wraps
+        let json = c.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
         c.downcast_ref::<std::io::Error>().is_some_and(broken)
+            || json == Some(std::io::ErrorKind::BrokenPipe)
             || matches!(trace, Some(Problem::Io(e)) if broken(e))
     })
 }

@@ -64,17 +64,35 @@ fn row(f: &Finished, swept: &BTreeSet<&String>) -> Vec<String> {
 pub fn headline(s: &Scenario) -> String {
     let p = &s.program;
     let mut text = name(&p.name, 30);
-    if let Some(bytes) = p.bytes {
+    // the sweep says the values of what it replaces
+    let is_swept = |key: &str| s.sweep.contains_key(key);
+    if let Some(bytes) = p.bytes.filter(|_| !is_swept("program.bytes")) {
         let _ = write!(text, " of {}", counted(bytes, "byte"));
     }
-    if let Some(ns) = p.work_ns {
+    if let Some(ns) = p.work_ns.filter(|_| !is_swept("program.work")) {
         let _ = write!(text, " after {} of work", time(ns as f64));
     }
-    let runs =
-        if s.repetitions == 1 { "once".into() } else { format!("{} times", count(s.repetitions.into())) };
-    let _ =
-        write!(text, ", {}, {runs}, on {}", counted(p.iterations, "iteration"), name(s.machine.name(), 30));
-    text + &noise(s)
+    if !is_swept("program.iterations") {
+        let _ = write!(text, ", {}", counted(p.iterations, "iteration"));
+    }
+    match s.repetitions {
+        _ if is_swept("repetitions") => {}
+        1 => text.push_str(", once"),
+        n => {
+            let _ = write!(text, ", {} times", count(n.into()));
+        }
+    }
+    if !is_swept("machine") {
+        let _ = write!(text, ", on {}", name(s.machine.name(), 30));
+    }
+    if !is_swept("noise") {
+        text += &noise(s);
+    }
+    for (key, values) in &s.sweep {
+        let values: Vec<String> = values.iter().map(ToString::to_string).collect();
+        let _ = write!(text, "; {} swept: {}", name(key, 30), name(&values.join(", "), 60));
+    }
+    text
 }
 
 fn noise(s: &Scenario) -> String {
@@ -142,27 +160,41 @@ pub fn goal(file: &str, ranks: u32, events: u64, scenario: &Scenario, rows: &[Go
     format!("{}\n\n{t}\n{exact}", wrap(&text))
 }
 
-/// The times of an answer, those known so far.
+/// Node counts of a table of costs: more do not fit into its width.
+const COLUMNS: usize = 4;
+
+/// The times of an answer, those known so far, as tables of a few node counts each.
 #[must_use]
-pub fn costs(a: &Answer) -> comfy_table::Table {
-    let nodes: Vec<String> = a.scales.iter().map(|s| count(s.nodes.into())).collect();
+pub fn costs(a: &Answer) -> String {
+    let all: Vec<usize> = (0..a.scales.len()).collect();
+    if all.is_empty() {
+        return costs_on(a, 0..0).to_string();
+    }
+    let tables = all.chunks(COLUMNS).map(|some| costs_on(a, some[0]..some[0] + some.len()).to_string());
+    tables.collect::<Vec<_>>().join("\n\n")
+}
+
+/// The table of these of the answer's node counts.
+fn costs_on(a: &Answer, shown: std::ops::Range<usize>) -> comfy_table::Table {
+    let scales = &a.scales[shown.clone()];
+    let nodes: Vec<String> = scales.iter().map(|s| count(s.nodes.into())).collect();
     let mut header = vec!["time an iteration", "of CPU"];
     header.extend(nodes.iter().map(String::as_str));
     let mut t = table::numbers(&header, 1);
     let cells = |what: String, share: String, times: Vec<String>| [what, share].into_iter().chain(times);
     let none = || vec![String::new(); nodes.len()];
-    let quiet = a.scales.iter().map(|s| time(s.quiet_ns)).collect();
+    let quiet = scales.iter().map(|s| time(s.quiet_ns)).collect();
     t.add_row(cells("without noise".into(), String::new(), quiet));
-    let noisy = a.scales.iter().map(|s| time(s.noisy.ns)).collect();
+    let noisy = scales.iter().map(|s| time(s.noisy.ns)).collect();
     let all = percent(a.sources.iter().map(|s| s.stolen_share).sum());
     t.add_row(cells("with this node's noise".into(), all, noisy));
-    let sure = a.scales.iter().map(|s| ends(&s.noisy)).collect();
+    let sure = scales.iter().map(|s| ends(&s.noisy)).collect();
     t.add_row(cells("  95 % interval".into(), String::new(), sure));
     let half = |s: &Scale| s.noisy.simulation_ci95_ns.map_or("–".into(), |ns| format!("± {}", time(ns)));
-    t.add_row(cells("  by simulation alone".into(), String::new(), a.scales.iter().map(half).collect()));
+    t.add_row(cells("  by simulation alone".into(), String::new(), scales.iter().map(half).collect()));
     t.add_row(cells("cost of each source".into(), String::new(), none()));
     for s in &a.sources {
-        let costs = s.cost.iter().map(difference).collect();
+        let costs = some(&s.cost, &shown).iter().map(difference).collect();
         t.add_row(cells(format!("  {}", name(&s.name, 20)), percent(s.stolen_share), costs));
     }
     t.add_row(cells("with all noise, but".into(), String::new(), none()));
@@ -171,9 +203,14 @@ pub fn costs(a: &Answer) -> comfy_table::Table {
             SchedulerSpec::Coordinated(_) => "  coordinated windows",
             _ => "  a spare core",
         };
-        t.add_row(cells(what.into(), String::new(), r.time.iter().map(figure).collect()));
+        t.add_row(cells(what.into(), String::new(), some(&r.time, &shown).iter().map(figure).collect()));
     }
     t
+}
+
+/// Values of some node counts; those known so far.
+fn some<'a, T>(values: &'a [T], shown: &std::ops::Range<usize>) -> &'a [T] {
+    values.get(shown.start..shown.end.min(values.len())).unwrap_or_default()
 }
 
 /// Table of the cost of each source of a measured node at scale, and of the remedies.
@@ -195,7 +232,7 @@ pub fn what_if(scenario: &Scenario, windows: &SchedulerSpec, a: &Answer) -> Stri
     if times().any(|t| t.low_ns.is_some() && t.high_ns.is_none()) {
         notes.push(
             "≥ 1 ms: the trace gives no upper end: its longest detours decide, and their lengths vary so much (tail index \
-             below 2) that longer ones are to be expected"
+             about 2 or less) that longer ones are to be expected"
                 .to_owned(),
         );
     }
@@ -339,9 +376,11 @@ fn dist(d: &Dist) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use colony_sim::spec::Traces;
     use colony_sim::sweep;
+    use colony_sim::what_if::Runs;
+
+    use super::*;
 
     #[test]
     fn every_point_is_a_row_of_a_narrow_table() {
@@ -375,11 +414,19 @@ mod tests {
             simulation_ci95_ns: Some(0.1),
         };
         let cost = vec![Some(between(-4.0, 14.0)), Some(between(2.0, 14.0)), Some(between(4.9, 5.1)), None];
+        let scale = |nodes: u32| Scale {
+            nodes,
+            ranks: nodes,
+            runs: Runs { runs: 1, span_ns: 1, iterations: 1.0 },
+            windowed: None,
+            quiet_ns: 1.0,
+            noisy: between(4.9, 5.1),
+        };
         let source = colony_sim::what_if::SourceCost { name: hostile.clone(), stolen_share: 0.1, cost };
         let answer = Answer {
             cpus: 1,
             spare: None,
-            scales: Vec::new(),
+            scales: [1, 2, 3, 4].map(scale).into(),
             sources: vec![source],
             remedies: Vec::new(),
             warnings: vec![hostile],

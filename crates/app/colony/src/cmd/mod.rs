@@ -87,6 +87,20 @@ fn can_write(path: &Path) -> anyhow::Result<()> {
     colony_node::file::check_writable(path).with_context(|| format!("writing {}", path.display()))
 }
 
+/// Checks that a page can be written to `path`, and that its name does not promise another format than HTML.
+fn can_write_page(path: &Path) -> anyhow::Result<()> {
+    let is_html = path
+        .extension()
+        .is_none_or(|end| end.eq_ignore_ascii_case("html") || end.eq_ignore_ascii_case("htm"));
+    if !is_html {
+        return Err(crate::exit::wrong(format!(
+            "{} would be a page in HTML, whatever its name says; let the name end in .html (a browser prints it to PDF)",
+            path.display()
+        )));
+    }
+    can_write(path)
+}
+
 /// Keeps a result as JSON.
 fn keep<T: serde::Serialize>(path: &Path, value: &T) -> anyhow::Result<()> {
     colony_node::file::write_atomically::<std::io::Error>(path, |w| {

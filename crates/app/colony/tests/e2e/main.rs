@@ -30,6 +30,7 @@ mod samples;
 mod signals;
 mod sim;
 mod sim_options;
+mod sim_refusals;
 mod study;
 mod timeline;
 mod top;

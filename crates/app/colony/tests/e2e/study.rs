@@ -85,7 +85,18 @@ fn the_whole_study_measures_projects_and_reports() {
     assert!(results["card"]["doctor"]["noise"]["all"]["share"].as_f64() > Some(0.0), "{}", results["card"]);
     let cells = results["allreduce"].as_array().expect("a list").len();
     let real_time = results["privileges"]["real_time"] == true;
-    assert!(!has_mpi() || cells == if real_time { 6 } else { 3 }, "{}", results["not_done"]);
+    // a cell that other programs disturbed is struck out, and the reason says so
+    let missing = results["missing"].as_array().expect("a list");
+    let is_struck_out = |m: &&serde_json::Value| {
+        m["figure"] == "allreduce"
+            && m["reason"].as_str().is_some_and(|why| why.contains("of the job's CPUs meanwhile"))
+    };
+    let struck_out = missing.iter().filter(is_struck_out).count();
+    assert!(
+        !has_mpi() || cells + struck_out == if real_time { 6 } else { 3 },
+        "{missing:?} {}",
+        results["not_done"]
+    );
     opens_without_errors(&folder.join("report.html"));
 }
 

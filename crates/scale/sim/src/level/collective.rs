@@ -48,7 +48,8 @@ impl Collective {
                 "asks for {operation_name} by hardware with an operation of its own (combine_ns): that is software"
             )),
             (Some(Algorithm::Hardware), None) => Err(format!(
-                "asks for {operation_name} by hardware, and machine `{}` has none for it",
+                "asks for {operation_name} by hardware, and machine `{}` has none for it; leave `algorithm` out, or choose a \
+                 machine with a collective network (such as bgl)",
                 machine.name
             )),
             (Some(Algorithm::Hardware), Some(h)) => Ok(Chosen::Hardware(h)),

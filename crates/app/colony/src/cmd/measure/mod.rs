@@ -42,7 +42,8 @@ pub(crate) struct Args {
     /// Duration; Ctrl-C ends the measurement early and keeps what was measured
     #[arg(long, value_parser = ns, default_value = "10s", value_name = "TIME")]
     duration: Ns,
-    /// Measure wake-up latency instead of detours: from the instant of a timer to the thread that waits for it, on every CPU
+    /// Measure wake-up latency instead of detours: from the instant of a timer to the thread that waits for it, on every CPU.
+    /// The result is a histogram of each CPU and no trace, so there is no --out: --json has it
     #[arg(long, conflicts_with_all = ["threshold", "all_cpus", "ring", "node", "out", "no_keep"])]
     wakeups: bool,
     /// Time between two instants of each CPU's timer, 50us to 1s; a measurement ends at such an instant

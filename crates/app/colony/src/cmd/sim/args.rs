@@ -3,6 +3,8 @@
 
 use std::path::PathBuf;
 
+use colony_sim::spec::Scenario;
+
 use super::flags::Flags;
 use super::modes::Given;
 
@@ -37,8 +39,8 @@ pub(crate) struct Args {
     /// Compare spare cores and coordinated windows for the noise of --what-if: throughput on each node count
     #[arg(long, requires = "what_if")]
     pub(super) choose: bool,
-    /// Cores of a node [default: those of the node that the trace is from]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Cores of a node, as many as Linux can have (8192) at most [default: those of the node that the trace is from]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=8192))]
     pub(super) cores: Option<u32>,
     /// Run this schedule in GOAL, text or binary, instead of a program; its ranks are one a node. Of a folder: the
     /// traces of MPI calls that liballprof wrote there
@@ -66,11 +68,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
     /// Go on where a run that was ended left off
-    #[arg(long, requires = "out")]
+    #[arg(long)]
     pub(super) resume: bool,
     /// Print JSON for programs
     #[arg(long)]
     pub(super) json: bool,
+}
+
+impl Args {
+    /// Changes `scenario` to what the flags say, and checks it. A fault that the scenario's file has by itself is told with its
+    /// line.
+    pub(super) fn apply(&self, scenario: &mut Scenario) -> anyhow::Result<()> {
+        let Err(fault) = self.flags.apply(scenario) else { return Ok(()) };
+        match self.scenario.as_deref().map(Scenario::read) {
+            Some(Err(of_file)) => Err(of_file.into()),
+            _ => Err(fault),
+        }
+    }
 }
 
 /// Instant at which the overhead of a receive is paid.

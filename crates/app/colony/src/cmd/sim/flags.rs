@@ -128,9 +128,27 @@ impl Flags {
             }
         }
         self.put_noise(scenario);
+        self.check_lists()?;
         self.put_sweeps(scenario)?;
         self.check_effect(scenario)?;
         Ok(scenario.check()?)
+    }
+
+    /// Refuses a list that names a value twice: the same result would be there twice.
+    fn check_lists(&self) -> anyhow::Result<()> {
+        let nodes = self.nodes.iter().flatten().map(ToString::to_string).collect();
+        let schedulers = self.schedulers.iter().flatten().map(|s| s.name().to_owned()).collect();
+        let sweeps = self.sweep.iter().map(|(path, values)| {
+            (format!("--sweep {path}"), values.iter().map(ToString::to_string).collect())
+        });
+        let lists: [(String, Vec<String>); 2] =
+            [("--nodes".to_owned(), nodes), ("--schedulers".to_owned(), schedulers)];
+        for (option, values) in lists.into_iter().chain(sweeps) {
+            if let Some(twice) = (1..values.len()).find(|&i| values[..i].contains(&values[i])) {
+                return Err(wrong(format!("{option} names {} twice; name each value once", values[twice])));
+            }
+        }
+        Ok(())
     }
 
     /// Adds the sweeps, and refuses one that replaces the value of another option: one of the two would have no effect.
@@ -168,7 +186,24 @@ impl Flags {
                 )));
             }
         }
-        Ok(())
+        self.check_swept_lists()
+    }
+
+    /// Refuses a sweep over single values of what is a list already.
+    fn check_swept_lists(&self) -> anyhow::Result<()> {
+        let is_list = |path: &str| ["nodes", "schedulers"].contains(&path);
+        let of_values = |values: &[toml::Value]| !values.iter().all(toml::Value::is_array);
+        let Some((path, values)) =
+            self.sweep.iter().find(|(path, values)| is_list(path) && of_values(values))
+        else {
+            return Ok(());
+        };
+        let plain = |value: &toml::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let values: Vec<String> = values.iter().map(plain).collect();
+        Err(wrong(format!(
+            "each of the scenario's {path} is simulated anyway, so a sweep of them is not needed. Write --{path} {}",
+            values.join(",")
+        )))
     }
 
     /// Refuses options that change nothing in `scenario`.
@@ -176,10 +211,16 @@ impl Flags {
         let is_coordinated = |s: &SchedulerSpec| matches!(s, SchedulerSpec::Coordinated(_));
         let has_windows = scenario.schedulers.iter().any(is_coordinated);
         let names_none = self.noise.iter().any(|n| matches!(n, Noise::None));
+        let is_quiet = |s: &SchedulerSpec| matches!(s, SchedulerSpec::None);
+        let lets_noise_through = !scenario.schedulers.iter().all(is_quiet);
+        let no_noise_passes =
+            "the only scheduler is `none`, which has no noise. Add another one to --schedulers";
         let no_windows = "no scheduler has windows. Add `coordinated` to --schedulers";
         for (option, is_given, has_effect, why) in [
             ("--period", self.period.is_some(), has_windows, no_windows),
             ("--duty", self.duty.is_some(), has_windows, no_windows),
+            ("--noise", self.names_noise(), lets_noise_through, no_noise_passes),
+            ("--trace", !self.trace.is_empty(), lets_noise_through, no_noise_passes),
             (
                 "--phase",
                 self.phase.is_some(),
@@ -198,6 +239,11 @@ impl Flags {
             }
         }
         Ok(())
+    }
+
+    /// Returns `true` if a flag names modelled noise.
+    fn names_noise(&self) -> bool {
+        self.noise.iter().any(|noise| matches!(noise, Noise::Source(_)))
     }
 
     fn put_noise(&self, scenario: &mut Scenario) {
@@ -290,7 +336,7 @@ fn scheduler(name: &str) -> Result<SchedulerSpec, String> {
 
 fn algorithm(name: &str) -> Result<Algorithm, String> {
     let value = toml::Value::String(name.to_owned());
-    value.try_into().map_err(|e: toml::de::Error| colony_sim::spec::plain(e.message(), None))
+    value.try_into().map_err(|e: toml::de::Error| colony_sim::spec::plain(e.message(), Some("algorithm")))
 }
 
 /// `PATH=V,V`: values are TOML, and words without quotes are texts.

@@ -68,7 +68,7 @@ pub(super) fn run(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCo
     // the schedule is the program
     scenario.program = ProgramSpec::default();
     scenario.sweep.clear();
-    args.flags.apply(&mut scenario)?;
+    args.apply(&mut scenario)?;
     let schedule = goal::read(file)?;
     for text in schedule.notes() {
         note!("note: {text}");

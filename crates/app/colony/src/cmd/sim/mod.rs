@@ -24,6 +24,8 @@ use colony_view::sim as view;
 pub(crate) use args::Args;
 use keep::Keeper;
 
+use crate::exit::wrong;
+
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mode = args.given.mode()?;
     if let Some(trace) = &args.what_if {
@@ -35,11 +37,16 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
     if let Some(files) = &args.fit_machine {
         return machine::run(&args, files);
     }
+    if args.resume && args.out.is_none() {
+        return Err(wrong(
+            "--resume goes on with the results of an earlier run; name their file: --out FILE",
+        ));
+    }
     let mut scenario = match &args.scenario {
         Some(path) => mode.read(path)?.0,
         None => flags::example(),
     };
-    args.flags.apply(&mut scenario)?;
+    args.apply(&mut scenario)?;
     if args.print_scenario {
         super::print_text(&scenario.to_toml()?)?;
         return Ok(ExitCode::SUCCESS);
@@ -50,7 +57,7 @@ pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
         );
     }
     if let Some(report) = &args.report {
-        super::can_write(report)?;
+        super::can_write_page(report)?;
     }
     let traces = traces::read_all(&scenario.trace_files()?)?;
     let results = simulate(scenario, &traces, &args)?;
@@ -71,7 +78,7 @@ fn simulate(scenario: Scenario, traces: &Traces, args: &Args) -> anyhow::Result<
     // whatever is wrong with a later point is told before the first is run
     points.iter().try_for_each(|p| p.simulation(traces).map(drop))?;
     let ranks = points.iter().map(|p| Ok(p.simulation(traces)?.machine.ranks_per_node));
-    traces::note_unused_cpus(traces, ranks.collect::<anyhow::Result<Vec<_>>>()?.into_iter().min());
+    traces::note_drawn_cpus(traces, ranks.collect::<anyhow::Result<Vec<_>>>()?.into_iter().min());
     let (keeper, kept) = match &args.out {
         Some(out) => Keeper::open(out, &results, args.resume).map(|(k, kept)| (Some(k), kept))?,
         None => (None, Vec::new()),

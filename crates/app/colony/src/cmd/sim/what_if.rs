@@ -47,9 +47,10 @@ pub(super) fn run(args: &Args, mode: Mode, trace: &Path) -> anyhow::Result<ExitC
 fn choice(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCode> {
     let (mut scenario, iterations_given) = scenario(args, mode, vec![64, 1024, 16_384, 1 << 20])?;
     scenario.schedulers = SchedulerSpec::named("coordinated").into_iter().collect();
-    args.flags.apply(&mut scenario)?;
+    args.apply(&mut scenario)?;
     let trace = traces::read_trace(file)?;
     let measured = traces::measured(file, &trace)?;
+    check_noise(file, &measured)?;
     let of_node = trace.meta.node.as_ref().map_or(0, |n| n.online.len());
     let cores = of_node.max(trace.meta.cpus.len()).max(1);
     let question = choose::Question {
@@ -75,6 +76,34 @@ fn choice(args: &Args, mode: Mode, file: &Path) -> anyhow::Result<ExitCode> {
     crate::cmd::print(args.json, &document, |d| colony_view::choose::choices(d.scenario, d.answer))?;
     Ok(ExitCode::SUCCESS)
 }
+
+/// Refuses a trace without detours: there is nothing to leave out, and a longer trace may have some. Refuses a trace whose CPUs
+/// hardly ever run the program: a rank of it would need more iterations than can be simulated.
+fn check_noise(file: &Path, measured: &Measured) -> anyhow::Result<()> {
+    if measured.sources.iter().all(|s| s.noise.stolen_share() == 0.0) {
+        return Err(wrong(format!(
+            "{} holds no detour, so nothing can be said of their cost; measure for longer, or with a lower --threshold",
+            file.display()
+        )));
+    }
+    let cpus = measured.sources.iter().map(|s| s.noise.cpus().len()).max().unwrap_or(0);
+    let stolen = |cpu: usize| -> f64 {
+        let of_cpu = measured.sources.iter().filter_map(|s| s.noise.cpus().get(cpu));
+        of_cpu.map(|noise| noise.stolen_ns() as f64 / noise.span_ns().max(1) as f64).sum()
+    };
+    match (0..cpus).map(|cpu| (cpu, stolen(cpu))).find(|(_, share)| *share > MOST_STOLEN) {
+        Some((number, share)) => Err(wrong(format!(
+            "the detours in {} take {:.4} % of CPU number {number} (from 0): a program there would hardly ever run, and its time cannot \
+             be simulated; measure for longer, or leave the CPU out",
+            file.display(),
+            100.0 * share
+        ))),
+        None => Ok(()),
+    }
+}
+
+/// Largest share of a CPU's time that noise may take, so that a program there can be simulated.
+const MOST_STOLEN: f64 = 0.999;
 
 /// The favored share of a period.
 fn favored(windows: &SchedulerSpec) -> anyhow::Result<f64> {
@@ -127,12 +156,10 @@ fn costs(args: &Args, mode: Mode, trace: &Path) -> anyhow::Result<ExitCode> {
     if scenario.schedulers.is_empty() {
         scenario.schedulers = SchedulerSpec::named("coordinated").into_iter().collect();
     }
-    args.flags.apply(&mut scenario)?;
+    args.apply(&mut scenario)?;
     let windows = scenario.schedulers[0].clone();
     let measured = traces::read(trace)?;
-    if measured.sources.is_empty() {
-        return Err(anyhow::anyhow!("{} holds no noise: there is nothing to leave out", trace.display()));
-    }
+    check_noise(trace, &measured)?;
     if args.scenario.is_none() && !args.flags.places_ranks() {
         scenario.ranks_per_node = Some(ranks_per_node(measured.cpus(), &scenario.nodes));
     }
@@ -140,8 +167,7 @@ fn costs(args: &Args, mode: Mode, trace: &Path) -> anyhow::Result<ExitCode> {
     let file = trace_file(trace, &measured);
     let question = WhatIf { iterations_given, windows, measured, scenario };
     let bar = Progress::steps_of_work("simulations", question.steps());
-    let answer =
-        question.answer(|steps| bar.steps_more(steps), |known| bar.show(&view::costs(known).to_string()))?;
+    let answer = question.answer(|steps| bar.steps_more(steps), |known| bar.show(&view::costs(known)))?;
     drop(bar);
     let document = Document {
         schema: "colony.sim.what_if/1",

@@ -28,7 +28,8 @@ pub(super) fn write_page(path: &Path, page: &str) -> anyhow::Result<()> {
 impl ResultArgs {
     /// Checks that the files can be written, before the work that makes the results.
     pub(super) fn check(&self) -> anyhow::Result<()> {
-        self.files().try_for_each(|path| crate::cmd::can_write(path))
+        self.out.iter().try_for_each(|path| crate::cmd::can_write(path))?;
+        self.report.iter().try_for_each(|path| crate::cmd::can_write_page(path))
     }
 
     /// Writes the files that are asked for, and prints the results.
