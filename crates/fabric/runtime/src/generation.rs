@@ -120,6 +120,7 @@ pub(crate) fn run_pe(core: &mut Core, mut start: Start) {
 /// Ends one PE.
 pub(crate) fn end_pe(mut core: Core) -> (Ended, Remote) {
     core.checkpoints.finish();
+    core.count_tables();
     let Core { failure, exit, has_left, counts, balancer, checkpoints, port, mut track, .. } = core;
     track.end();
     let (balance, checkpoints) = (balancer.reports, checkpoints.reports);

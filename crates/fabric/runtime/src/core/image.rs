@@ -76,7 +76,16 @@ struct ArrayHead {
     broadcasts: Broadcasts,
     reductions: Reductions,
     at_root: Reductions,
-    vacant: Vec<(Index, u32, PackedLedger)>,
+    vacant: Vec<VacantHead>,
+}
+
+/// A removed element.
+#[derive(Serialize, Deserialize)]
+struct VacantHead {
+    index: Index,
+    epoch: u32,
+    requests: u32,
+    ledger: Option<PackedLedger>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -235,8 +244,9 @@ impl Core {
             let Some(array) = self.arrays.get_mut(&id) else { continue };
             let vacant = std::mem::take(&mut array.vacant);
             let mut packed = Vec::with_capacity(vacant.len());
-            for (index, Vacant { epoch, ledger }) in vacant {
-                packed.push((index, epoch, self.packed_ledger(ledger)?));
+            for (index, Vacant { epoch, requests, ledger }) in vacant {
+                let ledger = ledger.map(|ledger| self.packed_ledger(*ledger)).transpose()?;
+                packed.push(VacantHead { index, epoch, requests, ledger });
             }
             let Some(array) = self.arrays.get(&id) else { continue };
             heads.push(ArrayHead {
@@ -382,12 +392,13 @@ impl Core {
         let vacant: Vec<_> = head
             .vacant
             .into_iter()
-            .filter(|(index, ..)| self.home_of(Address { array: id, index: *index }) == Some(pe))
+            .filter(|one| self.home_of(Address { array: id, index: one.index }) == Some(pe))
+            // no PE knows a place of it
+            .map(|one| VacantHead { epoch: 0, ..one })
+            .filter(|one| one.ledger.is_some() || one.requests > 0)
             .collect();
         let Some(array) = self.arrays.get_mut(&id) else { return Ok(()) };
-        array
-            .vacant
-            .extend(vacancies(vacant.into_iter().map(|(index, _, ledger)| (index, 0, ledger)).collect()));
+        array.vacant.extend(vacancies(vacant));
         if !is_root {
             return Ok(());
         }
@@ -470,11 +481,12 @@ impl Core {
     }
 }
 
-fn vacancies(packed: Vec<(Index, u32, PackedLedger)>) -> rustc_hash::FxHashMap<Index, Vacant> {
-    packed
-        .into_iter()
-        .map(|(index, epoch, ledger)| (index, Vacant { epoch, ledger: unpack_ledger(ledger) }))
-        .collect()
+fn vacancies(packed: Vec<VacantHead>) -> rustc_hash::FxHashMap<Index, Vacant> {
+    let vacant = |VacantHead { index, epoch, requests, ledger }| {
+        let ledger = ledger.map(|ledger| Box::new(unpack_ledger(ledger)));
+        (index, Vacant { epoch, requests, ledger })
+    };
+    packed.into_iter().map(vacant).collect()
 }
 
 #[cfg(test)]
