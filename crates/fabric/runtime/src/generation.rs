@@ -86,11 +86,8 @@ pub(crate) fn begin_pe(core: &mut Core, start: &mut Start) {
     }
     core.tell_run();
     match &start.origin {
-        Origin::Memory(number) => core.restore(*number),
-        Origin::Log(number) => {
-            core.restore(*number);
-            core.begin_repeat(std::mem::take(&mut start.histories));
-        }
+        Origin::Memory(number) => core.restore(*number, None),
+        Origin::Log(number) => core.restore(*number, Some(std::mem::take(&mut start.histories))),
         Origin::Disk(checkpoint) => core.restore_from_disk(checkpoint),
         Origin::Anew => {
             if let Some(begin) = start.begin.take() {

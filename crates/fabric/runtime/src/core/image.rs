@@ -22,6 +22,7 @@ use crate::element::Element;
 use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::location::Place;
+use crate::logging::history::History;
 use crate::message::{Envelope, Malformed, pack, unpack};
 use crate::order::Outgoing;
 use crate::parcel::{PackedLedger, pack_ledger, unpack_ledger};
@@ -278,23 +279,27 @@ impl Core {
         }
     }
 
-    /// Makes this PE, which is new, what it was in a checkpoint. The objects resume.
-    pub(crate) fn restore(&mut self, number: u64) {
+    /// Makes this PE, which is new, what it was in a checkpoint. The objects resume. With `histories`, the PE runs again from there.
+    pub(crate) fn restore(&mut self, number: u64, histories: Option<Vec<History>>) {
         let pe = self.pe();
         let Some(image) = self.checkpoints.image(number, pe) else {
             return self.fail_program(format!("PE {pe} has no image in checkpoint {number}"));
         };
         match self.read_image(&image.bytes()) {
-            Ok(round) => self.go_on(number, round),
+            Ok(round) => self.go_on(number, round, histories),
             Err(error) => self.fail_program(format!("the image of PE {pe} in checkpoint {number}: {error}")),
         }
     }
 
     /// The objects, which have been restored, resume at the end of the round that the checkpoint ended.
-    fn go_on(&mut self, number: u64, round: u64) {
+    fn go_on(&mut self, number: u64, round: u64, histories: Option<Vec<History>>) {
         self.checkpoints.restore(number, round);
         if let Some(log) = &mut self.port.log {
             log.restore(number + 1, self.checkpoints.logs);
+            // before anything is sent: others may have received what the objects and the runtime send as they resume
+            if let Some(histories) = histories {
+                log.begin_repeat(histories);
+            }
         }
         self.run_restored();
         self.resume_all(round);
@@ -418,7 +423,7 @@ impl Core {
     /// objects resume.
     pub(crate) fn restore_from_disk(&mut self, checkpoint: &Complete) {
         match self.read_disk(checkpoint) {
-            Ok(round) => self.go_on(checkpoint.number, round),
+            Ok(round) => self.go_on(checkpoint.number, round, None),
             Err(error) => self.fail_program(format!("restarting from a checkpoint: {error}")),
         }
     }
