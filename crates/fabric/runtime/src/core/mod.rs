@@ -163,7 +163,7 @@ pub(crate) struct Core {
     pub(crate) locations: Locations,
     /// Messages for objects that will arrive or be created here.
     kept: FxHashMap<Address, Vec<Envelope>>,
-    /// Steps to retire pairs with objects that will arrive here, and the other objects of the pairs.
+    /// Steps to retire pairs with objects that will arrive or be created here, and the other objects of the pairs.
     kept_retirements: FxHashMap<Address, Vec<(Address, Retirement)>>,
     queue: VecDeque<Ready>,
     /// Ready items of another priority than 0, by priority and number.

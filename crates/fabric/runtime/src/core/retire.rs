@@ -71,12 +71,13 @@ impl Core {
                 self.kept_retirements.entry(to).or_default().push((from, step));
             }
             // no element is at this index; one that has been removed has been forgotten
-            Route::Keep => {
-                if let Retirement::GoOn(_) = step {
+            Route::Keep => match step {
+                Retirement::GoOn(_) => {
                     self.add_vacant(to);
                     self.retire_vacant(to, from, step);
                 }
-            }
+                _ => self.keep_question(to, from, step),
+            },
         }
     }
 
@@ -130,11 +131,18 @@ impl Core {
         let reply = match (&mut vacant.ledger, step) {
             (Some(ledger), _) => ledger.retire(from, step),
             (none, Retirement::GoOn(_)) => none.insert(Box::new(Ledger::new(0, 0))).retire(from, step),
-            (None, _) => None,
+            (None, _) => return self.keep_question(to, from, step),
         };
         self.forget_vacant(to);
         if let Some(reply) = reply {
             self.pass_retirement(from, to, 0, reply);
+        }
+    }
+
+    /// Keeps a question to an element that is not yet inserted, if messages wait for it: the sender asks once only.
+    fn keep_question(&mut self, to: Address, from: Address, step: Retirement) {
+        if matches!(step, Retirement::Ask(_)) && self.kept.contains_key(&to) {
+            self.kept_retirements.entry(to).or_default().push((from, step));
         }
     }
 

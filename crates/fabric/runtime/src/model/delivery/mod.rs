@@ -124,7 +124,7 @@ impl Delivery {
         }
         let pe = &mut state.pes[at];
         match pe.locations.pass_on(address(object), self.home(object), epoch) {
-            Route::Keep if pe.locations.place(address(object)).is_some() => {
+            Route::Keep if pe.locations.place(address(object)).is_some() || !pe.kept[object].is_empty() => {
                 pe.kept_retirements[object].push(step);
             }
             // no object is at this index

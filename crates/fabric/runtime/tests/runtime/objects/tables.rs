@@ -185,6 +185,14 @@ struct Parent {
     migrates: bool,
 }
 
+/// Tasks of the parent on the last PE, which is not the root of their array if there are several.
+#[derive(Clone, Copy, Serialize, Deserialize)]
+struct Tasks {
+    count: i64,
+    at_once: i64,
+    migrates: bool,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Task;
 
@@ -207,11 +215,13 @@ impl Parent {
 
 impl Object for Parent {
     type Index = i64;
-    type Init = (u32, Array<Task>, i64, bool);
+    type Init = (u32, Array<Task>, Tasks);
 
-    fn new((key, tasks, last, migrates): Self::Init, cx: &mut Context<'_, Self>) -> Self {
-        let mut parent = Self { key, tasks, next: 0, ended: 0, last, migrates };
-        (0..8).for_each(|_| parent.insert(cx));
+    fn new((key, tasks, Tasks { count, at_once, migrates }): Self::Init, cx: &mut Context<'_, Self>) -> Self {
+        let mut parent = Self { key, tasks, next: 0, ended: 0, last: count, migrates };
+        if cx.index() + 1 == i64::from(cx.pes()) {
+            (0..at_once).for_each(|_| parent.insert(cx));
+        }
         parent
     }
 }
@@ -254,7 +264,7 @@ impl Entry<Work> for Task {
 }
 
 /// Pairs and removed elements that are kept after some tasks.
-fn tasks(place: (u32, u32), count: i64, migrates: bool) -> (u64, u64) {
+fn keep_of(place: (u32, u32), which: Tasks) -> (u64, u64) {
     let (to, from) = channel();
     let key = results(to);
     let program = || {
@@ -263,10 +273,10 @@ fn tasks(place: (u32, u32), count: i64, migrates: bool) -> (u64, u64) {
     };
     let outcomes = run_with(place, &Options::default(), program, move |cx| {
         let tasks = cx.create_sparse::<Task>(());
-        cx.create_one::<Parent>((key, tasks, count, migrates));
+        cx.create_group::<Parent>((key, tasks, which));
     });
     let ended: Vec<i64> = from.try_iter().map(|any| *any.downcast().expect("a result")).collect();
-    assert_eq!(ended, [count], "{place:?}");
+    assert_eq!(ended, [which.count], "{place:?}");
     let all = outcomes.into_iter().flat_map(|outcome| outcome.expect("the program ends").counts);
     all.fold((0, 0), |(pairs, removed), counts| (pairs + counts.pairs, removed + counts.removed))
 }
@@ -275,15 +285,23 @@ fn tasks(place: (u32, u32), count: i64, migrates: bool) -> (u64, u64) {
 fn what_is_kept_of_removed_elements_does_not_grow_with_their_number() {
     for place in PLACES {
         for count in [200, 2000] {
-            let (pairs, removed) = tasks(place, count, false);
+            let (pairs, removed) = keep_of(place, Tasks { count, at_once: 8, migrates: false });
             assert!(
                 pairs <= 200 && removed <= 100,
                 "{place:?}: {count} tasks: {pairs} pairs, {removed} removed"
             );
         }
         // the epoch of an element that has migrated is kept, its pairs are not
-        let (pairs, removed) = tasks(place, 1000, true);
+        let (pairs, removed) = keep_of(place, Tasks { count: 1000, at_once: 8, migrates: true });
         assert!(pairs <= 200 && removed <= 1000, "{place:?}: {pairs} pairs, {removed} removed");
+    }
+}
+
+#[test]
+fn nothing_is_kept_of_elements_to_which_messages_came_before_they_were_inserted() {
+    for place in PLACES {
+        let (pairs, removed) = keep_of(place, Tasks { count: 2000, at_once: 2000, migrates: false });
+        assert!(pairs <= 200 && removed <= 100, "{place:?}: {pairs} pairs, {removed} removed");
     }
 }
 
