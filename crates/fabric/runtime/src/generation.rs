@@ -86,11 +86,8 @@ pub(crate) fn begin_pe(core: &mut Core, start: &mut Start) {
     }
     core.tell_run();
     match &start.origin {
-        Origin::Memory(number) => core.restore(*number),
-        Origin::Log(number) => {
-            core.restore(*number);
-            core.begin_repeat(std::mem::take(&mut start.histories));
-        }
+        Origin::Memory(number) => core.restore(*number, None),
+        Origin::Log(number) => core.restore(*number, Some(std::mem::take(&mut start.histories))),
         Origin::Disk(checkpoint) => core.restore_from_disk(checkpoint),
         Origin::Anew => {
             if let Some(begin) = start.begin.take() {
@@ -120,6 +117,7 @@ pub(crate) fn run_pe(core: &mut Core, mut start: Start) {
 /// Ends one PE.
 pub(crate) fn end_pe(mut core: Core) -> (Ended, Remote) {
     core.checkpoints.finish();
+    core.count_tables();
     let Core { failure, exit, has_left, counts, balancer, checkpoints, port, mut track, .. } = core;
     track.end();
     let (balance, checkpoints) = (balancer.reports, checkpoints.reports);

@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
+use crate::address::Address;
 use crate::broadcasts::Broadcast;
-use crate::order::{Incoming, Outgoing};
+use crate::order::{Incoming, Outgoing, Retirement};
 use crate::sync::Turn;
 
 /// Tables and counters of one object. `M` is the form of messages that arrived early.
@@ -49,6 +50,28 @@ impl<M> Ledger<M> {
     pub(crate) fn renew(self, broadcast: u64, reduction: u64) -> Self {
         let Self { outgoing, incoming, requests, sections, .. } = self;
         Self { outgoing, incoming, requests, sections, ..Self::new(broadcast, reduction) }
+    }
+
+    /// Takes a step of another object to retire the pair with it. Returns the answer, if there is one.
+    pub(crate) fn retire(&mut self, other: Address, step: Retirement) -> Option<Retirement> {
+        match step {
+            Retirement::Leave => self.outgoing.ask_one(other).map(Retirement::Ask),
+            Retirement::Ask(number) => {
+                self.incoming.retire(other, number).then_some(Retirement::Done(number))
+            }
+            Retirement::Done(number) => {
+                self.outgoing.retired(other, number).then_some(Retirement::GoOn(number))
+            }
+            Retirement::GoOn(number) => {
+                self.incoming.resume(other, number);
+                None
+            }
+        }
+    }
+
+    /// Returns `true` if the next object at the index needs nothing of this ledger but the count of requests.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.outgoing.pairs() == 0 && self.incoming.is_empty() && self.sections.is_none()
     }
 
     /// Begins an interval between two load balancings.

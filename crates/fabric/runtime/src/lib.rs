@@ -81,6 +81,7 @@ mod message;
 #[cfg(test)]
 mod model;
 mod mpirun;
+mod numbers;
 mod object;
 mod options;
 pub mod order;

@@ -3,88 +3,46 @@
 //!
 //! The sender numbers its messages to each receiver from 0; the receiver delivers each number once and in order. Both
 //! tables are part of the objects' state and migrate with them, so the order holds whichever way a message takes.
+//!
+//! A pair of objects that no longer talks is *retired*: both forget it, and its numbers begin at 0 again.
+//!
+//! | event | action |
+//! |---|---|
+//! | the sender has not used a pair for a while, or has been removed | it asks the receiver to retire the pair at its next number `n` ([`Outgoing::sweep`], [`Outgoing::retire_all`]) |
+//! | the receiver has been removed | it tells its senders, which ask ([`Outgoing::ask_one`]) |
+//! | the receiver has delivered all numbers below `n`, and none from `n` on has arrived | it forgets the pair and answers `n` ([`Incoming::retire`]) |
+//! | numbers below `n` are still under way | it notes `n`, and answers once it has delivered them ([`Incoming::take_retired`]) |
+//! | a number from `n` on has arrived | it ignores the question: the pair talks |
+//! | the answer `n` arrives, and the sender's next number is `n` | nothing is under way: the sender forgets the pair |
+//! | the answer `n` arrives, and the sender has sent more | it tells the receiver to go on at `n` ([`Incoming::resume`]), which kept these messages as early ones |
+//!
+//! Each number arrives exactly once, so a receiver that has delivered the numbers below `n` knows that no copy of them is under way. Until
+//! the sender has the answer it goes on with the old numbers, so no message of a new row is taken for one of an old row. Of a pair, one answer at
+//! most is under way: to answer again, the receiver must have delivered a number, which it can only after the sender has taken the
+//! answer before. So questions and answers may overtake each other and messages. The model `delivery` checks this.
 
 use std::collections::BTreeMap;
-use std::hash::{Hash, Hasher};
 
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
+use crate::numbers::Numbers;
 
-/// Entries that are searched one by one; with more, the table becomes a map.
-const FEW: usize = 8;
+/// The fewest messages between two searches for pairs that are idle. Debug builds search often, so that all tests do.
+const SEARCH: u32 = if cfg!(debug_assertions) { 16 } else { 1024 };
 
-/// A table by address: a list while it is short, then a map. Most objects have a handful of neighbours.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Table<T> {
-    few: Vec<(Address, T)>,
-    many: Option<Box<FxHashMap<Address, T>>>,
-}
-
-impl<T> Default for Table<T> {
-    fn default() -> Self {
-        Self { few: Vec::new(), many: None }
-    }
-}
-
-impl<T> Table<T> {
-    #[inline]
-    fn entry(&mut self, address: Address, new: impl FnOnce() -> T) -> &mut T {
-        if let Some(at) = self.few.iter().position(|(a, _)| *a == address) {
-            return &mut self.few[at].1;
-        }
-        if self.many.is_none() && self.few.len() < FEW {
-            self.few.push((address, new()));
-            let last = self.few.len() - 1;
-            return &mut self.few[last].1;
-        }
-        let Self { few, many } = self;
-        many.get_or_insert_with(|| Box::new(few.drain(..).collect())).entry(address).or_insert_with(new)
-    }
-
-    fn values(&self) -> impl Iterator<Item = &T> {
-        self.iter().map(|(_, t)| t)
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (&Address, &T)> {
-        let few = self.few.iter().map(|(address, t)| (address, t));
-        few.chain(self.many.iter().flat_map(|m| m.iter()))
-    }
-
-    fn values_mut(&mut self) -> impl Iterator<Item = &mut T> {
-        let many = self.many.iter_mut().flat_map(|m| m.values_mut());
-        self.few.iter_mut().map(|(_, t)| t).chain(many)
-    }
-
-    fn sorted(&self) -> Vec<(&Address, &T)> {
-        let mut all: Vec<_> = self.iter().collect();
-        all.sort_unstable_by_key(|(address, _)| **address);
-        all
-    }
-}
-
-/// Tables are equal if they hold the same, in whatever order it was entered.
-impl<T: PartialEq> PartialEq for Table<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.sorted() == other.sorted()
-    }
-}
-
-impl<T: Eq> Eq for Table<T> {}
-
-impl<T: Hash> Hash for Table<T> {
-    fn hash<H: Hasher>(&self, hasher: &mut H) {
-        self.sorted().hash(hasher);
-    }
-}
-
-/// Messages to one receiver.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct Sent {
-    /// The number of the next message.
-    next: u64,
-    traffic: Traffic,
+/// A step of the protocol that retires a pair of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Retirement {
+    /// To the sender: the receiver has been removed.
+    Leave,
+    /// To the receiver: the sender has no messages after those below this number.
+    Ask(u64),
+    /// To the sender: the receiver has delivered them, and has forgotten the pair.
+    Done(u64),
+    /// To the receiver: the sender has sent more, from this number on.
+    GoOn(u64),
 }
 
 /// Messages from one object to another since the last load balancing.
@@ -96,53 +54,151 @@ pub struct Traffic {
     pub messages: u32,
 }
 
+/// The pair has been used since the last search.
+const USED: u64 = 1;
+/// The receiver has been asked to retire the pair at this number.
+const ASKED: u64 = 2;
+/// The lowest bit of the number.
+const NUMBER: u32 = 2;
+
 /// The numbers that a sender gives to its messages, by receiver, and its traffic where that is recorded.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Outgoing(Table<Sent>);
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Outgoing {
+    /// The next number, above [`USED`] and [`ASKED`].
+    next: Numbers,
+    /// Messages until the next search, in a long table.
+    left: u32,
+    traffic: Option<Box<FxHashMap<Address, Traffic>>>,
+}
+
+/// Traffic changes no message.
+impl std::hash::Hash for Outgoing {
+    fn hash<H: std::hash::Hasher>(&self, hasher: &mut H) {
+        (&self.next, self.left).hash(hasher);
+    }
+}
 
 impl Outgoing {
     /// The number of the next message to a receiver.
     #[inline]
     pub fn next(&mut self, receiver: Address) -> u64 {
-        let sent = self.0.entry(receiver, Sent::default);
-        sent.next += 1;
-        sent.next - 1
+        if self.next.is_long() {
+            self.left = self.left.saturating_sub(1);
+        }
+        match self.next.get_mut(receiver) {
+            Some(next) => {
+                let number = *next >> NUMBER;
+                *next = (number + 1) << NUMBER | USED;
+                number
+            }
+            None => {
+                self.next.insert(receiver, 1 << NUMBER | USED);
+                0
+            }
+        }
+    }
+
+    /// Returns `true` if it is time to look for idle pairs. Short tables are left alone.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        self.left == 0 && self.next.is_long()
+    }
+
+    /// Returns `true` if it is worth while to look for idle pairs.
+    #[must_use]
+    pub fn is_long(&self) -> bool {
+        self.next.is_long()
+    }
+
+    /// Looks for pairs that have not been used since the last search. The receivers that are to be asked to retire them, with the numbers.
+    pub fn sweep(&mut self) -> Vec<(Address, u64)> {
+        let idle = self.ask(|next| next & (USED | ASKED) == 0);
+        let mut used = 0u32;
+        for next in self.next.values_mut().filter(|next| **next & USED > 0) {
+            *next &= !USED;
+            used = used.saturating_add(1);
+        }
+        self.left = SEARCH.max(used.saturating_mul(2));
+        idle
+    }
+
+    /// A receiver is to be asked to retire the pair: the number, unless it has been asked.
+    pub fn ask_one(&mut self, receiver: Address) -> Option<u64> {
+        let next = self.next.get_mut(receiver).filter(|next| **next & ASKED == 0)?;
+        *next |= ASKED;
+        Some(*next >> NUMBER)
+    }
+
+    /// The same for all pairs, of an object that has been removed.
+    pub fn retire_all(&mut self) -> Vec<(Address, u64)> {
+        self.ask(|next| next & ASKED == 0)
+    }
+
+    fn ask(&mut self, is_wanted: impl Fn(u64) -> bool) -> Vec<(Address, u64)> {
+        let mut all = self.next.sorted(is_wanted);
+        for (receiver, next) in &mut all {
+            if let Some(entry) = self.next.get_mut(*receiver) {
+                *entry |= ASKED;
+            }
+            *next >>= NUMBER;
+        }
+        all
+    }
+
+    /// A receiver has retired the pair at this number. Returns `true` if it has to go on there, because it has been sent more.
+    pub fn retired(&mut self, receiver: Address, number: u64) -> bool {
+        let Some(next) = self.next.get_mut(receiver).map(|next| *next >> NUMBER) else { return false };
+        if next == number {
+            self.next.remove(receiver);
+        }
+        next > number
+    }
+
+    /// Pairs with a receiver.
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.next.len()
     }
 
     /// Records a message as traffic.
     pub fn record(&mut self, receiver: Address, bytes: u64) {
-        let traffic = &mut self.0.entry(receiver, Sent::default).traffic;
+        let traffic = self.traffic.get_or_insert_default().entry(receiver).or_default();
         traffic.bytes = traffic.bytes.saturating_add(bytes);
         traffic.messages = traffic.messages.saturating_add(1);
     }
 
-    /// The traffic to each receiver that has been sent a message since [`forget_traffic`](Self::forget_traffic).
-    pub fn traffic(&self) -> impl Iterator<Item = (Address, Traffic)> {
-        self.0.iter().filter(|(_, sent)| sent.traffic.messages > 0).map(|(to, sent)| (*to, sent.traffic))
+    /// The traffic to each receiver that has been sent a message since [`forget_traffic`](Self::forget_traffic), by address.
+    #[must_use]
+    pub fn traffic(&self) -> Vec<(Address, Traffic)> {
+        let all = self.traffic.iter().flat_map(|traffic| traffic.iter());
+        let mut all: Vec<_> = all.map(|(to, traffic)| (*to, *traffic)).collect();
+        all.sort_unstable_by_key(|(to, _)| *to);
+        all
     }
 
     /// Begins a new interval of traffic.
     pub fn forget_traffic(&mut self) {
-        self.0.values_mut().for_each(|sent| sent.traffic = Traffic::default());
+        self.traffic = None;
     }
-}
-
-/// Messages from one sender that a receiver has not yet delivered.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-struct FromSender<M> {
-    /// The number of the next message to deliver.
-    expected: u64,
-    /// Messages that arrived before their turn.
-    early: BTreeMap<u64, M>,
 }
 
 /// The numbers that a receiver has delivered, by sender, and messages that arrived before their turn.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Incoming<M>(Table<FromSender<M>>);
+pub struct Incoming<M> {
+    /// The number of the next message to deliver; 0 has no entry.
+    expected: Numbers,
+    /// Messages that arrived before their turn, by sender and number.
+    #[expect(clippy::box_collection, reason = "8 bytes in each object; few objects have early messages")]
+    early: Option<Box<BTreeMap<(Address, u64), M>>>,
+    /// Pairs that are to be retired at a number that is still to come.
+    #[expect(clippy::box_collection, reason = "8 bytes in each object; few objects have such pairs")]
+    retiring: Option<Box<BTreeMap<Address, u64>>>,
+}
 
 impl<M> Default for Incoming<M> {
     fn default() -> Self {
-        Self(Table::default())
+        Self { expected: Numbers::default(), early: None, retiring: None }
     }
 }
 
@@ -161,58 +217,144 @@ impl<M> Incoming<M> {
     /// Takes a message that has arrived.
     #[inline]
     pub fn arrive(&mut self, sender: Address, number: u64, message: M) -> Arrival<M> {
-        let from = self.0.entry(sender, || FromSender { expected: 0, early: BTreeMap::new() });
-        if number == from.expected {
-            from.expected += 1;
-            return Arrival::Deliver(message);
-        }
-        if number < from.expected || from.early.contains_key(&number) {
+        let expected = match self.expected.get_mut(sender) {
+            Some(expected) if *expected == number => {
+                *expected += 1;
+                return Arrival::Deliver(message);
+            }
+            None if number == 0 => {
+                self.expected.insert(sender, 1);
+                return Arrival::Deliver(message);
+            }
+            known => known.map_or(0, |expected| *expected),
+        };
+        let key = (sender, number);
+        if number < expected || self.early.as_ref().is_some_and(|early| early.contains_key(&key)) {
             return Arrival::Duplicate;
         }
-        from.early.insert(number, message);
+        self.early.get_or_insert_default().insert(key, message);
         Arrival::Early
     }
 
     /// The next message of a sender, if it has arrived early. Call it until it gives none.
     #[inline]
     pub fn next_early(&mut self, sender: Address) -> Option<M> {
-        let from = self.0.entry(sender, || FromSender { expected: 0, early: BTreeMap::new() });
-        if from.early.is_empty() {
-            return None;
-        }
-        let message = from.early.remove(&from.expected)?;
-        from.expected += 1;
+        self.early.as_ref()?;
+        let expected = self.expected.get_mut(sender)?;
+        let message = take_early(&mut self.early, (sender, *expected))?;
+        *expected += 1;
         Some(message)
     }
 
-    /// Takes the kept messages that are the next of their senders, in no order of the senders. An object may migrate
+    /// Takes the kept messages that are the next of their senders, in the order of these. An object may migrate
     /// after a message while the next ones are here: on its new PE the first of them arrives again, and the others
     /// follow it.
     pub fn take_due(&mut self) -> Vec<M> {
-        let Table { few, many } = &mut self.0;
-        let few = few.iter_mut().map(|(_, from)| from);
-        let all = few.chain(many.iter_mut().flat_map(|m| m.values_mut()));
-        all.filter(|from| !from.early.is_empty())
-            .filter_map(|from| from.early.remove(&from.expected))
-            .collect()
+        let Self { expected, early, .. } = self;
+        let mut senders: Vec<Address> =
+            early.iter().flat_map(|early| early.keys()).map(|(a, _)| *a).collect();
+        senders.dedup();
+        let next = senders.into_iter().map(|sender| (sender, expected.get_mut(sender).map_or(0, |n| *n)));
+        next.filter_map(|key| take_early(early, key)).collect()
+    }
+
+    /// The sender asks to retire the pair at this number. Returns `true` if that has been done now.
+    pub fn retire(&mut self, sender: Address, number: u64) -> bool {
+        let expected = self.expected.get_mut(sender).map_or(0, |expected| *expected);
+        if expected > number || number == 0 {
+            return false;
+        }
+        // questions may overtake each other: the last one counts
+        let at = self.retiring.get_or_insert_default().entry(sender).or_default();
+        *at = number.max(*at);
+        self.take_retired(sender).is_some()
+    }
+
+    /// The number at which a pair has been retired, if its time has come. Call it when messages of the sender have been delivered.
+    #[inline]
+    pub fn take_retired(&mut self, sender: Address) -> Option<u64> {
+        let retiring = self.retiring.as_mut()?;
+        let number = *retiring.get(&sender)?;
+        let expected = self.expected.get_mut(sender).map_or(0, |expected| *expected);
+        if expected < number {
+            return None;
+        }
+        retiring.remove(&sender);
+        if retiring.is_empty() {
+            self.retiring = None;
+        }
+        let is_early = self.early.as_ref().is_some_and(|early| has_early(early, sender));
+        if expected > number || is_early {
+            return None;
+        }
+        self.expected.remove(sender);
+        Some(number)
+    }
+
+    /// The same for all senders, of an object that has arrived.
+    pub fn take_all_retired(&mut self) -> Vec<(Address, u64)> {
+        let senders: Vec<Address> =
+            self.retiring.iter().flat_map(|retiring| retiring.keys()).copied().collect();
+        senders.into_iter().filter_map(|sender| Some((sender, self.take_retired(sender)?))).collect()
+    }
+
+    /// The sender goes on at this number, after the pair has been retired there. [`take_due_of`](Self::take_due_of) gives the message
+    /// of this number, if it has arrived.
+    pub fn resume(&mut self, sender: Address, number: u64) {
+        self.expected.insert(sender, number);
+    }
+
+    /// Takes the kept message that is the next of a sender: it arrives again.
+    pub fn take_due_of(&mut self, sender: Address) -> Option<M> {
+        let expected = self.expected.get_mut(sender).map_or(0, |expected| *expected);
+        take_early(&mut self.early, (sender, expected))
     }
 
     /// The number of messages that are kept.
     #[must_use]
     pub fn early(&self) -> usize {
-        self.0.values().map(|from| from.early.len()).sum()
+        self.early.as_ref().map_or(0, |early| early.len())
+    }
+
+    /// Pairs with a sender.
+    #[must_use]
+    pub fn pairs(&self) -> usize {
+        self.expected.len()
+    }
+
+    /// Returns `true` if the table says no more than a new one.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pairs() == 0 && self.early.is_none() && self.retiring.is_none()
+    }
+
+    /// The senders of the pairs.
+    #[must_use]
+    pub fn senders(&self) -> Vec<Address> {
+        self.expected.sorted(|_| true).into_iter().map(|(sender, _)| sender).collect()
     }
 
     /// The same table with other messages, such as packed ones.
     pub fn map<N>(self, mut f: impl FnMut(M) -> N) -> Incoming<N> {
-        let mut one = |from: FromSender<M>| FromSender {
-            expected: from.expected,
-            early: from.early.into_iter().map(|(number, message)| (number, f(message))).collect(),
-        };
-        let few = self.0.few.into_iter().map(|(a, from)| (a, one(from))).collect();
-        let many = self.0.many.map(|m| Box::new(m.into_iter().map(|(a, from)| (a, one(from))).collect()));
-        Incoming(Table { few, many })
+        let Self { expected, early, retiring } = self;
+        let early = early.map(|early| Box::new(early.into_iter().map(|(key, m)| (key, f(m))).collect()));
+        Incoming { expected, early, retiring }
     }
+}
+
+/// Takes an early message. The last one takes the memory with it.
+#[expect(clippy::box_collection, reason = "the field of `Incoming`")]
+fn take_early<M>(from: &mut Option<Box<BTreeMap<(Address, u64), M>>>, key: (Address, u64)) -> Option<M> {
+    let early = from.as_mut()?;
+    let message = early.remove(&key);
+    if early.is_empty() {
+        *from = None;
+    }
+    message
+}
+
+fn has_early<M>(early: &BTreeMap<(Address, u64), M>, sender: Address) -> bool {
+    early.range((sender, 0)..=(sender, u64::MAX)).next().is_some()
 }
 
 #[cfg(test)]

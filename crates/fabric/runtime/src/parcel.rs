@@ -14,7 +14,7 @@ use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::location::Place;
 use crate::message::{Envelope, Malformed, Payload, pack, unpack};
-use crate::order::Traffic;
+use crate::order::{Retirement, Traffic};
 use crate::quiescence::Wave;
 use crate::reduction::{Callback, Partial};
 use crate::section::SectionName;
@@ -150,6 +150,8 @@ pub(crate) enum System {
     SectionPart { section: SectionName, number: u64, part: Partial },
     /// The reply to a request.
     Reply { to: Address, request: u32, message: Vec<u8> },
+    /// A step of an object to retire its pair with another one, sent to a place of this epoch as a message is.
+    Retire { to: Address, from: Address, epoch: u32, step: Retirement },
     /// Asks for the counts of parcels.
     Probe { wave: u64 },
     /// The counts.

@@ -145,6 +145,9 @@ fn rest(core: &mut Core, idle: &mut Idle, due: Option<Instant>) {
         }
         return;
     }
+    if idle.looks == YIELDS {
+        core.trim_queue();
+    }
     let now = Instant::now();
     let since = *idle.since.get_or_insert(now);
     if core.pe() == 0 {

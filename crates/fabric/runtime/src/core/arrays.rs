@@ -114,7 +114,11 @@ impl Core {
         }
         let (epoch, mut ledger) = vacant.map_or_else(
             || (0, Ledger::new(broadcast, reduction)),
-            |vacant| (vacant.epoch, vacant.ledger.renew(broadcast, reduction)),
+            |Vacant { epoch, requests, ledger }| {
+                let new = || Ledger::new(broadcast, reduction);
+                let ledger = ledger.map_or_else(new, |ledger| ledger.renew(broadcast, reduction));
+                (epoch, Ledger { requests, ..ledger })
+            },
         );
         ledger.turn = Turn::new(round);
         let due = ledger.incoming.take_due();
@@ -141,6 +145,7 @@ impl Core {
                 for envelope in due {
                     self.push(envelope.priority, Ready::Message(Some(id), envelope));
                 }
+                self.answer_all_retired(slot);
                 self.release(address);
                 self.after_entry(slot);
             }
@@ -211,10 +216,11 @@ impl Core {
         let (root, pe) = (self.root_of(array), self.pe());
         self.post(root, Parcel::System(System::Leave { array, reduction }));
         if let Some(home) = self.home_of(address) {
-            let place = self.locations.departed(address, epoch, home);
+            // no PE knows a place of an element that never left its home
+            let is_known = epoch > 0 || home != pe;
+            let epoch = if is_known { self.locations.departed(address, epoch, home).epoch } else { 0 };
             let state = State::Removed;
-            let moved =
-                Moved { address, epoch: place.epoch, from: pe, state, ledger, balanced: false, due: None };
+            let moved = Moved { address, epoch, from: pe, state, ledger, balanced: false, due: None };
             self.post(home, Parcel::Moved(Box::new(moved)));
         }
         self.pass_complete(array);
@@ -222,11 +228,15 @@ impl Core {
 
     /// At the home: an element has been removed. Messages to it are kept here from now on.
     pub(crate) fn vacate(&mut self, address: Address, epoch: u32, ledger: Ledger<Envelope>) {
-        self.locations.learn(address, Place { pe: self.pe(), epoch });
+        if epoch > 0 {
+            self.locations.learn(address, Place { pe: self.pe(), epoch });
+        }
         let Some(array) = self.arrays.get_mut(&address.array) else { return };
-        array.vacant.insert(address.index, Vacant { epoch, ledger });
-        if let Some((init, reduction)) = array.insertions.remove(&address.index) {
-            self.insert_here(address, init, reduction);
+        let vacant = Vacant { epoch, requests: ledger.requests, ledger: Some(Box::new(ledger)) };
+        array.vacant.insert(address.index, vacant);
+        match array.insertions.remove(&address.index) {
+            Some((init, reduction)) => self.insert_here(address, init, reduction),
+            None => self.retire_removed(address),
         }
     }
 

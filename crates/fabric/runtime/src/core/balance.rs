@@ -82,7 +82,7 @@ impl Core {
             if wants_traffic {
                 let from = objects.len() as u32;
                 let sent = element.ledger.outgoing.traffic();
-                traffic.extend(sent.map(|(to, traffic)| ObjectTraffic { from, to, traffic }));
+                traffic.extend(sent.into_iter().map(|(to, traffic)| ObjectTraffic { from, to, traffic }));
             }
             objects.push(ObjectLoad {
                 address: element.address,
@@ -182,7 +182,7 @@ impl Core {
         debug_assert_eq!(round + 1, next);
         self.load.begin_interval();
         let slots: Vec<u32> = self.slots.iter().map(|(slot, _)| slot).collect();
-        for slot in slots {
+        for &slot in &slots {
             let Some(element) = self.slots.get_mut(slot) else { continue };
             if element.ledger.turn.end_wait(next) {
                 element.ledger.begin_interval();
@@ -193,6 +193,14 @@ impl Core {
             } else if !element.ledger.turn.waits() {
                 element.ledger.begin_interval();
             }
+        }
+        for slot in slots {
+            if self.slots.get(slot).is_some_and(|element| element.ledger.outgoing.is_long()) {
+                self.retire_idle(Some(slot));
+            }
+        }
+        if self.outgoing.is_long() {
+            self.retire_idle(None);
         }
     }
 }

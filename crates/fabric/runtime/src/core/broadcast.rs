@@ -135,12 +135,15 @@ impl Core {
             Err(error) => return self.fail_program(error),
         };
         let mut by_pe: std::collections::BTreeMap<u32, Vec<(Index, u64)>> = std::collections::BTreeMap::new();
+        let mut is_due = false;
         for &index in to {
             let address = Address { array, index };
-            let number = match slot.and_then(|s| self.slots.get_mut(s)) {
-                Some(element) => element.ledger.outgoing.next(address),
-                None => self.outgoing.next(address),
+            let outgoing = match slot.and_then(|s| self.slots.get_mut(s)) {
+                Some(element) => &mut element.ledger.outgoing,
+                None => &mut self.outgoing,
             };
+            let number = outgoing.next(address);
+            is_due |= outgoing.is_due();
             self.record_bytes(slot, address, message.len());
             let pe = match (self.slot_of(address), self.home_of(address)) {
                 (None, Some(home)) => match self.locations.route(address, home) {
@@ -156,6 +159,9 @@ impl Core {
             let message = message.clone();
             let id = self.note_sent(pe, array, entry, message.len());
             self.post(pe, Parcel::System(System::Multicast { array, to, from, origin, entry, id, message }));
+        }
+        if is_due {
+            self.retire_idle(slot);
         }
     }
 

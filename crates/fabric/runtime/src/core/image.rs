@@ -22,6 +22,7 @@ use crate::element::Element;
 use crate::index::Index;
 use crate::ledger::Ledger;
 use crate::location::Place;
+use crate::logging::history::History;
 use crate::message::{Envelope, Malformed, pack, unpack};
 use crate::order::Outgoing;
 use crate::parcel::{PackedLedger, pack_ledger, unpack_ledger};
@@ -76,7 +77,16 @@ struct ArrayHead {
     broadcasts: Broadcasts,
     reductions: Reductions,
     at_root: Reductions,
-    vacant: Vec<(Index, u32, PackedLedger)>,
+    vacant: Vec<VacantHead>,
+}
+
+/// A removed element.
+#[derive(Serialize, Deserialize)]
+struct VacantHead {
+    index: Index,
+    epoch: u32,
+    requests: u32,
+    ledger: Option<PackedLedger>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -235,8 +245,9 @@ impl Core {
             let Some(array) = self.arrays.get_mut(&id) else { continue };
             let vacant = std::mem::take(&mut array.vacant);
             let mut packed = Vec::with_capacity(vacant.len());
-            for (index, Vacant { epoch, ledger }) in vacant {
-                packed.push((index, epoch, self.packed_ledger(ledger)?));
+            for (index, Vacant { epoch, requests, ledger }) in vacant {
+                let ledger = ledger.map(|ledger| self.packed_ledger(*ledger)).transpose()?;
+                packed.push(VacantHead { index, epoch, requests, ledger });
             }
             let Some(array) = self.arrays.get(&id) else { continue };
             heads.push(ArrayHead {
@@ -268,23 +279,27 @@ impl Core {
         }
     }
 
-    /// Makes this PE, which is new, what it was in a checkpoint. The objects resume.
-    pub(crate) fn restore(&mut self, number: u64) {
+    /// Makes this PE, which is new, what it was in a checkpoint. The objects resume. With `histories`, the PE runs again from there.
+    pub(crate) fn restore(&mut self, number: u64, histories: Option<Vec<History>>) {
         let pe = self.pe();
         let Some(image) = self.checkpoints.image(number, pe) else {
             return self.fail_program(format!("PE {pe} has no image in checkpoint {number}"));
         };
         match self.read_image(&image.bytes()) {
-            Ok(round) => self.go_on(number, round),
+            Ok(round) => self.go_on(number, round, histories),
             Err(error) => self.fail_program(format!("the image of PE {pe} in checkpoint {number}: {error}")),
         }
     }
 
     /// The objects, which have been restored, resume at the end of the round that the checkpoint ended.
-    fn go_on(&mut self, number: u64, round: u64) {
+    fn go_on(&mut self, number: u64, round: u64, histories: Option<Vec<History>>) {
         self.checkpoints.restore(number, round);
         if let Some(log) = &mut self.port.log {
             log.restore(number + 1, self.checkpoints.logs);
+            // before anything is sent: others may have received what the objects and the runtime send as they resume
+            if let Some(histories) = histories {
+                log.begin_repeat(histories);
+            }
         }
         self.run_restored();
         self.resume_all(round);
@@ -382,12 +397,13 @@ impl Core {
         let vacant: Vec<_> = head
             .vacant
             .into_iter()
-            .filter(|(index, ..)| self.home_of(Address { array: id, index: *index }) == Some(pe))
+            .filter(|one| self.home_of(Address { array: id, index: one.index }) == Some(pe))
+            // no PE knows a place of it
+            .map(|one| VacantHead { epoch: 0, ..one })
+            .filter(|one| one.ledger.is_some() || one.requests > 0)
             .collect();
         let Some(array) = self.arrays.get_mut(&id) else { return Ok(()) };
-        array
-            .vacant
-            .extend(vacancies(vacant.into_iter().map(|(index, _, ledger)| (index, 0, ledger)).collect()));
+        array.vacant.extend(vacancies(vacant));
         if !is_root {
             return Ok(());
         }
@@ -407,7 +423,7 @@ impl Core {
     /// objects resume.
     pub(crate) fn restore_from_disk(&mut self, checkpoint: &Complete) {
         match self.read_disk(checkpoint) {
-            Ok(round) => self.go_on(checkpoint.number, round),
+            Ok(round) => self.go_on(checkpoint.number, round, None),
             Err(error) => self.fail_program(format!("restarting from a checkpoint: {error}")),
         }
     }
@@ -470,11 +486,12 @@ impl Core {
     }
 }
 
-fn vacancies(packed: Vec<(Index, u32, PackedLedger)>) -> rustc_hash::FxHashMap<Index, Vacant> {
-    packed
-        .into_iter()
-        .map(|(index, epoch, ledger)| (index, Vacant { epoch, ledger: unpack_ledger(ledger) }))
-        .collect()
+fn vacancies(packed: Vec<VacantHead>) -> rustc_hash::FxHashMap<Index, Vacant> {
+    let vacant = |VacantHead { index, epoch, requests, ledger }| {
+        let ledger = ledger.map(|ledger| Box::new(unpack_ledger(ledger)));
+        (index, Vacant { epoch, requests, ledger })
+    };
+    packed.into_iter().map(vacant).collect()
 }
 
 #[cfg(test)]

@@ -105,6 +105,7 @@ impl Core {
             self.push(0, Ready::Resume(id));
         }
         self.give_broadcasts(slot);
+        self.answer_all_retired(slot);
         let due = self.slots.get_mut(slot).map(|e| e.ledger.incoming.take_due()).unwrap_or_default();
         for envelope in due {
             self.push(envelope.priority, Ready::Message(Some(id), envelope));

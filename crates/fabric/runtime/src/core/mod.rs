@@ -12,6 +12,7 @@ mod image;
 mod migrate;
 mod quiet;
 mod repeat;
+mod retire;
 mod run;
 mod sections;
 mod send;
@@ -33,7 +34,7 @@ use crate::load::LoadClock;
 use crate::location::Locations;
 use crate::logging::determinants::Determinant;
 use crate::message::{Envelope, Payload};
-use crate::order::Outgoing;
+use crate::order::{Outgoing, Retirement};
 use crate::port::Port;
 use crate::queued::Queued;
 use crate::quiescence::Quiescence;
@@ -47,6 +48,9 @@ pub use checkpoint::CheckpointReport;
 pub(crate) use checkpoint::Checkpoints;
 pub(crate) use image::describe_program;
 pub use quiet::Quiet;
+
+/// Entries of the queue whose memory an idle PE keeps.
+const QUEUE: usize = 4096;
 
 /// Why a PE cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -121,7 +125,10 @@ pub(crate) struct ArrayState {
 /// What the runtime keeps of a removed element for the next one at its index.
 pub(crate) struct Vacant {
     pub(crate) epoch: u32,
-    pub(crate) ledger: Ledger<Envelope>,
+    /// Requests that elements of the index have made.
+    pub(crate) requests: u32,
+    /// Nothing, once the element's last pair has been retired.
+    pub(crate) ledger: Option<Box<Ledger<Envelope>>>,
 }
 
 /// Counts of one PE, for reports and tests.
@@ -139,6 +146,10 @@ pub struct Counts {
     pub steals: u64,
     /// Of the entry methods that ran: those that the PE had run before its process was replaced.
     pub repeated: u64,
+    /// Pairs of objects, once at the sender and once at the receiver, whose message numbers the PE keeps at the end.
+    pub pairs: u64,
+    /// Removed elements that the PE keeps something of at the end.
+    pub removed: u64,
 }
 
 /// One PE.
@@ -152,6 +163,8 @@ pub(crate) struct Core {
     pub(crate) locations: Locations,
     /// Messages for objects that will arrive or be created here.
     kept: FxHashMap<Address, Vec<Envelope>>,
+    /// Steps to retire pairs with objects that will arrive or be created here, and the other objects of the pairs.
+    kept_retirements: FxHashMap<Address, Vec<(Address, Retirement)>>,
     queue: VecDeque<Ready>,
     /// Ready items of another priority than 0, by priority and number.
     prior: BinaryHeap<Queued<(i32, u64), Ready>>,
@@ -203,6 +216,7 @@ impl Core {
             unknown: Vec::new(),
             locations: Locations::new(pe),
             kept: FxHashMap::default(),
+            kept_retirements: FxHashMap::default(),
             queue: VecDeque::new(),
             prior: BinaryHeap::new(),
             timers: BinaryHeap::new(),
@@ -274,6 +288,13 @@ impl Core {
     #[inline]
     pub(crate) fn has_ready(&self) -> bool {
         !self.queue.is_empty() || !self.prior.is_empty()
+    }
+
+    /// Gives the memory of a long queue back.
+    pub(crate) fn trim_queue(&mut self) {
+        if self.queue.capacity() > QUEUE {
+            self.queue.shrink_to(QUEUE);
+        }
     }
 
     pub(crate) fn ready(&self) -> usize {

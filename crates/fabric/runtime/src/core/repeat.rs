@@ -2,7 +2,7 @@
 //! A PE that runs again what it ran before its process died, and PEs that go on after another has died.
 
 use super::{Core, Failure};
-use crate::logging::history::{Diverged, History, Left, Received, Step};
+use crate::logging::history::{Diverged, Left, Received, Step};
 use crate::logging::log::Survivor;
 use crate::message::Malformed;
 use crate::parcel::{Encoded, REPEATED};
@@ -27,13 +27,6 @@ impl Core {
             && self.failure.is_none()
             && !self.checkpoints.is_saving();
         Some(Survivor { is_ready, ..survivor })
-    }
-
-    /// Begins to run again from the image of the epoch.
-    pub(crate) fn begin_repeat(&mut self, histories: Vec<History>) {
-        if let Some(log) = &mut self.port.log {
-            log.begin_repeat(histories);
-        }
     }
 
     /// Takes what arrived in the pass under way when the PE ran first.

@@ -41,13 +41,18 @@ impl Core {
         let Some(slot) = queued.or_else(|| self.slot_of(envelope.to)) else {
             return self.pass_on(envelope);
         };
-        let (id, from) = (self.slots.id(slot), envelope.from);
+        let (id, from, to) = (self.slots.id(slot), envelope.from, envelope.to);
         let Some(element) = self.slots.get_mut(slot) else { return };
         match element.ledger.incoming.arrive(from, envelope.number, envelope) {
             Arrival::Deliver(envelope) => {
                 self.execute(slot, envelope);
-                while let Some(next) = self.slots.current(id).and_then(|e| e.ledger.incoming.next_early(from))
-                {
+                while let Some(element) = self.slots.current(id) {
+                    let Some(next) = element.ledger.incoming.next_early(from) else {
+                        if let Some(number) = element.ledger.incoming.take_retired(from) {
+                            self.answer_retired(to, from, number);
+                        }
+                        break;
+                    };
                     self.execute(slot, next);
                 }
             }

@@ -70,17 +70,22 @@ impl Core {
         priority: i32,
         reply: u32,
     ) {
-        let (from, number) = match slot.and_then(|s| self.slots.get_mut(s)) {
-            Some(element) => (from, element.ledger.outgoing.next(to)),
+        let pe = Address::pe(self.pe());
+        let (from, outgoing) = match slot.and_then(|s| self.slots.get_mut(s)) {
+            Some(element) => (from, &mut element.ledger.outgoing),
             // the object has left this PE, as a timer's may have: then the PE is the sender
-            None => (Address::pe(self.pe()), self.outgoing.next(to)),
+            None => (pe, &mut self.outgoing),
         };
+        let (number, is_due) = (outgoing.next(to), outgoing.is_due());
         if self.balancer.records_traffic {
             self.record_traffic(slot, to, entry, &payload);
         }
         let origin = self.pe();
         let id = NO_MESSAGE;
         self.deliver(Envelope { to, from, number, reply, origin, priority, entry, epoch: 0, id, payload });
+        if is_due {
+            self.retire_idle(slot);
+        }
     }
 
     /// Records a message of an object for load balancing.
@@ -158,6 +163,7 @@ impl Core {
         for envelope in self.kept.remove(&object).unwrap_or_default() {
             self.deliver(envelope);
         }
+        self.release_retirements(object);
     }
 
     /// Sends a parcel to a PE. A PE that has failed sends nothing more: what it would send is incomplete, and the PE that

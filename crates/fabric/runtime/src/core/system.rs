@@ -64,6 +64,7 @@ impl Core {
             System::Partial { array, number, part } => self.take_partial(array, number, part),
             System::SectionPart { section, number, part } => self.take_section_part(section, number, part),
             System::Reply { to, request, message } => self.take_reply(to, request, message),
+            System::Retire { to, from, epoch, step } => self.pass_retirement(to, from, epoch, step),
             System::Probe { wave } => self.answer_probe(wave),
             System::Counts { wave, counts } => self.take_counts(wave, counts),
             System::WhenQuiet { callback } => self.quiescence.callbacks.push(callback),

@@ -212,6 +212,18 @@ fn ranks_killed_at_random_times_change_no_result() {
     storm(Network::Sockets, 1, 12);
 }
 
+/// The objects of `medley` have long tables of pairs, so the runtime asks about idle ones as they resume.
+#[test]
+fn a_rank_that_runs_again_does_not_send_twice_what_it_sends_as_its_objects_resume() {
+    let program = PROGRAMS[0];
+    let expected = program.run(Network::Sockets, ":log", &[]);
+    for (rank, part) in (0..RANKS).flat_map(|rank| [(rank, 2), (rank, 3)]) {
+        let strike = Strike { after: expected.time / part, rank, signal: Signal::SIGKILL };
+        let run = program.run(Network::Sockets, ":log", &[strike]);
+        assert_eq!((run.code, &run.result), (Some(0), &expected.result), "{strike:?}: {run:?}");
+    }
+}
+
 #[cfg(feature = "mpi")]
 #[test]
 fn ranks_of_mpi_killed_at_random_times_change_no_result() {

@@ -14,6 +14,7 @@ mod noise;
 mod reductions;
 mod restored;
 mod sections;
+mod tables;
 mod torus;
 mod traffic;
 

@@ -1,115 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages to objects that migrate: each is delivered once, and in order for each pair of objects.
+//! Messages to objects that migrate: each is delivered once, and in order for each pair of objects. Pairs are retired at any time, and
+//! talk again.
+
+mod state;
 
 use std::collections::VecDeque;
 
 use stateright::{Model, Property};
 
+use self::state::{Action, Fault, Message, OBJECTS, Object, Parcel, Pe, State};
 use super::{Channels, PES};
 use crate::address::{Address, ArrayId};
 use crate::index::Index;
 use crate::location::{Locations, Place, Route};
-use crate::order::{Arrival, Incoming, Outgoing};
-
-const OBJECTS: usize = 2;
+use crate::order::{Arrival, Incoming, Outgoing, Retirement};
 
 /// A message that crosses so many channels goes in circles, if it is not sent to newer and newer places.
 const MOST_HOPS: u8 = 20;
-
-/// A message of one object to the other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Message {
-    /// The receiver. The other object is the sender.
-    to: usize,
-    number: u64,
-    /// The PE that sent it.
-    origin: u32,
-    /// The epoch of the place that it was sent to.
-    epoch: u32,
-    /// Channels between PEs that it has crossed, counted only if a fault may let it go in circles.
-    hops: u8,
-}
-
-/// An object with its tables, as it migrates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Object {
-    epoch: u32,
-    outgoing: Outgoing,
-    incoming: Incoming<Message>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Parcel {
-    Message(Message),
-    Moved(usize, Box<Object>),
-    Located(usize, Place),
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Pe {
-    locations: Locations,
-    here: [Option<Object>; OBJECTS],
-    /// Messages that are ready to run.
-    queue: VecDeque<Message>,
-    /// Messages for objects that will arrive or be created here.
-    kept: [Vec<Message>; OBJECTS],
-}
-
-/// All PEs and the channels between them.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct State {
-    pes: [Pe; PES],
-    channels: Channels<Parcel>,
-    /// Migrations that may still happen.
-    migrations: u8,
-    /// Messages that each object may still send.
-    unsent: [u64; OBJECTS],
-    /// Messages that each object has been given.
-    delivered: [u64; OBJECTS],
-    /// Elements that are not yet created.
-    absent: [bool; OBJECTS],
-    /// A message was delivered twice or out of order.
-    is_wrong: bool,
-    /// A message was passed on to a place that is not newer than the one before.
-    is_circling: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Action {
-    /// An element is created, on its home.
-    Create(usize),
-    /// An object sends a message to the other one.
-    Send(usize),
-    /// An object leaves for a PE.
-    Migrate(usize, usize),
-    /// The first parcel of a channel arrives.
-    Receive(usize, usize),
-    /// A PE runs a message of its queue. The object leaves after this many messages, although the next ones have arrived.
-    Run(usize, usize, Option<(u64, usize)>),
-}
-
-/// Something that an implementation may get wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Messages that were early and are the next ones when the object arrives are not delivered then.
-    DueStay,
-    /// Messages that are the next ones when the object leaves do not migrate with it.
-    DueLost,
-    /// A PE does not note where an object went.
-    NoPointer,
-    /// A PE takes any place that it is told, also an older one.
-    OlderPlaces,
-    /// An object's migrations are not counted.
-    NoEpochs,
-    /// Messages that wait for an object are not released when it arrives.
-    KeptStay,
-    /// Messages do not carry the epoch of the place that they are sent to.
-    NoEpochInMessages,
-    /// A receiver does not look at numbers.
-    NoOrder,
-    /// The numbers of an object's messages do not migrate with it.
-    NumbersStay,
-}
 
 /// The model's parameters.
 #[derive(Clone, Debug)]
@@ -119,6 +26,8 @@ pub(super) struct Delivery {
     pub(super) messages: [u64; OBJECTS],
     /// Elements that are inserted later, at any time.
     pub(super) absent: [bool; OBJECTS],
+    /// Times that each object may ask to retire its pair as a sender.
+    pub(super) asks: [u8; OBJECTS],
     /// Messages have priorities: those of a queue run in any order.
     pub(super) priorities: bool,
     pub(super) fault: Option<Fault>,
@@ -152,6 +61,7 @@ impl Delivery {
     fn receive(&self, state: &mut State, at: usize, parcel: Parcel) {
         match parcel {
             Parcel::Message(message) => self.deliver(state, at, message),
+            Parcel::Retire(object, step, epoch) => self.pass_retirement(state, at, object, (step, epoch)),
             Parcel::Moved(object, moved) => self.install(state, at, object, *moved),
             Parcel::Located(object, place) => {
                 let locations = &mut state.pes[at].locations;
@@ -202,6 +112,76 @@ impl Delivery {
         for message in std::mem::take(&mut state.pes[at].kept[object]) {
             self.deliver(state, at, message);
         }
+        for step in std::mem::take(&mut state.pes[at].kept_retirements[object]) {
+            self.pass_retirement(state, at, object, (step, 0));
+        }
+    }
+
+    /// `Core::pass_retirement`
+    fn pass_retirement(&self, state: &mut State, at: usize, object: usize, (step, epoch): (Retirement, u32)) {
+        if state.pes[at].here[object].is_some() {
+            return self.retire(state, at, object, step);
+        }
+        let pe = &mut state.pes[at];
+        match pe.locations.pass_on(address(object), self.home(object), epoch) {
+            Route::Keep if pe.locations.place(address(object)).is_some() || !pe.kept[object].is_empty() => {
+                pe.kept_retirements[object].push(step);
+            }
+            // no object is at this index
+            Route::Keep => {
+                assert!(matches!(step, Retirement::Ask(_)), "only a receiver that is created late")
+            }
+            Route::To(place) => {
+                self.post(state, at, place.pe as usize, Parcel::Retire(object, step, place.epoch));
+            }
+        }
+    }
+
+    /// `Core::retire_here`, `Ledger::retire`
+    fn retire(&self, state: &mut State, at: usize, object: usize, step: Retirement) {
+        let other = address(1 - object);
+        let Some(element) = &mut state.pes[at].here[object] else { return };
+        let mut reply = None;
+        match step {
+            Retirement::Leave => reply = element.outgoing.ask_one(other).map(Retirement::Ask),
+            Retirement::Ask(number) => {
+                let is_done = element.incoming.retire(other, number);
+                if self.has(Fault::ForgottenEarly) && !is_done {
+                    element.incoming = Incoming::default();
+                    reply = Some(Retirement::Done(number));
+                }
+                reply = reply.or(is_done.then_some(Retirement::Done(number)));
+            }
+            Retirement::Done(number) => {
+                if element.outgoing.retired(other, number) {
+                    reply = Some(Retirement::GoOn(number));
+                    if self.has(Fault::ForgottenAnyway) {
+                        element.outgoing = Outgoing::default();
+                    }
+                }
+            }
+            Retirement::GoOn(number) => {
+                state.has_gone_on = true;
+                element.incoming.resume(other, number);
+                if !self.has(Fault::ResumedWithoutDue) {
+                    let due = element.incoming.take_due_of(other);
+                    state.pes[at].queue.extend(due);
+                }
+            }
+        }
+        if let Some(reply) =
+            reply.filter(|reply| !self.has(Fault::NotResumed) || !matches!(reply, Retirement::GoOn(_)))
+        {
+            self.pass_retirement(state, at, 1 - object, (reply, 0));
+        }
+    }
+
+    /// `Core::answer_all_retired`, and the end of `Core::dispatch`
+    fn answer_retired(&self, state: &mut State, at: usize, object: usize) {
+        let Some(element) = &mut state.pes[at].here[object] else { return };
+        for (_, number) in element.incoming.take_all_retired() {
+            self.pass_retirement(state, at, 1 - object, (Retirement::Done(number), 0));
+        }
     }
 
     /// `Core::migrate`
@@ -229,7 +209,10 @@ impl Delivery {
     fn install(&self, state: &mut State, at: usize, object: usize, moved: Object) {
         let epoch = moved.epoch;
         let pe = &mut state.pes[at];
-        let here = pe.here[object].insert(moved);
+        pe.here[object] = Some(moved);
+        self.answer_retired(state, at, object);
+        let pe = &mut state.pes[at];
+        let Some(here) = &mut pe.here[object] else { return };
         let due = if self.has(Fault::DueStay) { Vec::new() } else { here.incoming.take_due() };
         if let Some(home) = pe.locations.arrived(address(object), epoch, self.home(object))
             && let Some(place) = pe.locations.place(address(object))
@@ -280,6 +263,7 @@ impl Delivery {
             }
             next = state.pes[at].here[object].as_mut()?.incoming.next_early(from);
         }
+        self.answer_retired(state, at, object);
         leave.is_none().then_some(())
     }
 
@@ -313,7 +297,20 @@ impl Delivery {
     /// than the one before.
     fn is_complete(&self, state: &State) -> bool {
         let delivered = (0..OBJECTS).all(|o| state.delivered[o] == self.messages[1 - o]);
-        delivered && (0..OBJECTS).all(|object| (0..PES).all(|pe| self.finds(state, pe, object)))
+        delivered
+            && (0..OBJECTS).all(|object| (0..PES).all(|pe| self.finds(state, pe, object)))
+            && (0..OBJECTS).all(|sender| self.agree(state, sender))
+    }
+
+    fn object<'a>(&self, state: &'a State, object: usize) -> Option<&'a Object> {
+        state.pes.iter().find_map(|pe| pe.here[object].as_ref())
+    }
+
+    /// At the end, both objects of a pair keep a number or neither does, and nothing is kept for a pair that is to be retired.
+    fn agree(&self, state: &State, sender: usize) -> bool {
+        let (from, to) = (self.object(state, sender), self.object(state, 1 - sender));
+        let (Some(from), Some(to)) = (from, to) else { return false };
+        from.outgoing.pairs() == to.incoming.pairs() && to.incoming.early() == 0
     }
 
     fn finds(&self, state: &State, from: usize, object: usize) -> bool {
@@ -346,7 +343,7 @@ impl Delivery {
 /// Runs an entry method: checks that the message is the next one.
 fn execute(state: &mut State, message: &Message) {
     let delivered = &mut state.delivered[message.to];
-    state.is_wrong |= message.number != *delivered;
+    state.is_wrong |= message.serial != *delivered;
     *delivered += 1;
 }
 
@@ -362,12 +359,16 @@ impl Model for Delivery {
             here: std::array::from_fn(|o| is_at(pe, o).then(object)),
             queue: VecDeque::new(),
             kept: Default::default(),
+            kept_retirements: Default::default(),
         };
         vec![State {
             pes: std::array::from_fn(pe),
             channels: Channels::default(),
             migrations: self.migrations,
             unsent: self.messages,
+            asks: self.asks,
+            has_renewed: [false; OBJECTS],
+            has_gone_on: false,
             delivered: [0; OBJECTS],
             absent: self.absent,
             is_wrong: false,
@@ -389,6 +390,10 @@ impl Model for Delivery {
             for object in (0..OBJECTS).filter(|&o| pe.here[o].is_some()) {
                 if state.unsent[object] > 0 {
                     actions.push(Action::Send(object));
+                }
+                if state.asks[object] > 0 && pe.here[object].as_ref().is_some_and(|o| o.outgoing.pairs() > 0)
+                {
+                    actions.push(Action::Retire(object));
                 }
                 if state.migrations > 0 {
                     actions.extend((0..PES).filter(|&to| to != at).map(|to| Action::Migrate(object, to)));
@@ -423,12 +428,26 @@ impl Model for Delivery {
             Action::Send(object) => {
                 let at = place_of(object)?;
                 let number = state.pes[at].here[object].as_mut()?.outgoing.next(address(1 - object));
+                let serial = self.messages[object] - state.unsent[object];
                 state.unsent[object] -= 1;
+                state.has_renewed[object] |= number < serial;
                 self.deliver(
                     &mut state,
                     at,
-                    Message { to: 1 - object, number, origin: at as u32, epoch: 0, hops: 0 },
+                    Message { to: 1 - object, number, serial, origin: at as u32, epoch: 0, hops: 0 },
                 );
+            }
+            Action::Retire(object) => {
+                let at = place_of(object)?;
+                let element = state.pes[at].here[object].as_mut()?;
+                let asked = element.outgoing.retire_all();
+                if self.has(Fault::ForgottenUnasked) {
+                    element.outgoing = Outgoing::default();
+                }
+                state.asks[object] -= 1;
+                // a pair that has been asked for and not used since is not asked for again
+                let (_, number) = *asked.first()?;
+                self.pass_retirement(&mut state, at, 1 - object, (Retirement::Ask(number), 0));
             }
             Action::Migrate(object, to) => self.migrate(&mut state, place_of(object)?, object, to),
             Action::Receive(from, to) => {
@@ -463,7 +482,20 @@ impl Model for Delivery {
                 state.pes.iter().any(|pe| pe.kept.iter().any(|kept| !kept.is_empty()))
             }),
             Property::<Self>::sometimes("a message is forwarded twice", |model, state| {
-                model.messages(state).any(|message| message.epoch > 1 && message.origin != 0)
+                model.migrations < 3
+                    || model.messages(state).any(|message| message.epoch > 1 && message.origin != 0)
+            }),
+            Property::<Self>::sometimes("a retired pair talks again", |model, state| {
+                model.asks == [0; OBJECTS] || state.has_renewed.iter().any(|has| *has)
+            }),
+            Property::<Self>::sometimes("a retired pair has to go on", |model, state| {
+                model.asks == [0; OBJECTS] || state.has_gone_on
+            }),
+            Property::<Self>::sometimes("both objects forget the pair", |model, state| {
+                model.asks == [0; OBJECTS]
+                    || model.is_done(state)
+                        && (0..OBJECTS)
+                            .all(|o| model.object(state, o).is_some_and(|o| o.incoming.pairs() == 0))
             }),
             Property::<Self>::sometimes("an object returns home", |model, state| {
                 (0..OBJECTS).any(|o| state.pes[model.homes[o]].here[o].as_ref().is_some_and(|o| o.epoch > 0))
@@ -481,71 +513,4 @@ impl Model for Delivery {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::super::{check, finds};
-    use super::*;
-
-    const SMALL: Delivery = Delivery {
-        homes: [0, 1],
-        migrations: 4,
-        messages: [1, 1],
-        absent: [false; OBJECTS],
-        priorities: false,
-        fault: None,
-    };
-
-    #[test]
-    fn four_migrations_of_two_objects_on_three_pes() {
-        check("two messages one way, one back", Delivery { messages: [2, 1], ..SMALL }, true);
-        check("three messages one way", Delivery { messages: [3, 0], ..SMALL }, true);
-    }
-
-    #[test]
-    fn four_migrations_with_priorities_one_home_and_late_elements() {
-        check("priorities", Delivery { messages: [2, 0], priorities: true, ..SMALL }, true);
-        check("one home", Delivery { messages: [2, 0], homes: [0, 0], ..SMALL }, true);
-        check("the sender's home last", Delivery { messages: [1, 1], homes: [2, 0], ..SMALL }, false);
-        check(
-            "the receiver is inserted late",
-            Delivery { messages: [2, 0], absent: [false, true], ..SMALL },
-            true,
-        );
-        check("both are inserted late", Delivery { absent: [true, true], ..SMALL }, false);
-    }
-
-    #[test]
-    #[ignore = "tens of millions of states: run it in a release build"]
-    fn four_migrations_with_two_messages_each_way() {
-        check("two messages each way", Delivery { messages: [2, 2], ..SMALL }, true);
-        check("two messages each way, one home", Delivery { messages: [2, 2], homes: [0, 0], ..SMALL }, true);
-    }
-
-    #[test]
-    #[ignore = "tens of millions of states: run it in a release build"]
-    fn four_migrations_with_three_messages_and_one_back() {
-        check("three messages one way, one back", Delivery { messages: [3, 1], ..SMALL }, true);
-        check(
-            "three messages with priorities",
-            Delivery { messages: [3, 0], priorities: true, ..SMALL },
-            true,
-        );
-    }
-
-    #[test]
-    fn a_faulty_protocol_is_found() {
-        for (fault, property) in [
-            (Fault::DueStay, "complete at the end"),
-            (Fault::DueLost, "complete at the end"),
-            (Fault::NoPointer, "complete at the end"),
-            (Fault::OlderPlaces, "complete at the end"),
-            (Fault::NoEpochs, "complete at the end"),
-            (Fault::KeptStay, "complete at the end"),
-            (Fault::NoEpochInMessages, "no circles"),
-            (Fault::NoOrder, "once and in order"),
-            (Fault::NumbersStay, "complete at the end"),
-        ] {
-            let model = Delivery { messages: [2, 0], fault: Some(fault), ..SMALL };
-            finds(&format!("{fault:?}"), model, property);
-        }
-    }
-}
+mod tests;
