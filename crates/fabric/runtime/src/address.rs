@@ -28,6 +28,12 @@ impl Address {
     pub(crate) const fn pe(pe: u32) -> Self {
         Self { array: ArrayId::PES, index: Index::from_halves([0, pe as u64]) }
     }
+
+    /// The number of the PE, if this is one.
+    pub(crate) fn pe_number(self) -> Option<u64> {
+        let [_, pe] = self.index.halves();
+        (self.array == ArrayId::PES).then_some(pe)
+    }
 }
 
 /// Mixes numbers into an id of 64 bits.

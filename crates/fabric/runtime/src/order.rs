@@ -334,6 +334,21 @@ impl<M> Incoming<M> {
         self.expected.sorted(|_| true).into_iter().map(|(sender, _)| sender).collect()
     }
 
+    /// Forgets all of the PEs from this number on: they have ended, and a new PE with the number of one of them numbers its messages
+    /// from 0.
+    pub(crate) fn forget_pes_from(&mut self, first: u32) {
+        let has_ended = |sender: Address| sender.pe_number().is_some_and(|pe| pe >= u64::from(first));
+        self.senders().into_iter().filter(|sender| has_ended(*sender)).for_each(|s| self.expected.remove(s));
+        if let Some(early) = &mut self.early {
+            early.retain(|(sender, _), _| !has_ended(*sender));
+        }
+        if let Some(retiring) = &mut self.retiring {
+            retiring.retain(|sender, _| !has_ended(*sender));
+        }
+        self.early.take_if(|early| early.is_empty());
+        self.retiring.take_if(|retiring| retiring.is_empty());
+    }
+
     /// The same table with other messages, such as packed ones.
     pub fn map<N>(self, mut f: impl FnMut(M) -> N) -> Incoming<N> {
         let Self { expected, early, retiring } = self;
@@ -362,6 +377,32 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::address::ArrayId;
+    use crate::index::Index;
+
+    #[test]
+    fn a_new_pe_with_the_number_of_one_that_has_ended_begins_at_0_and_other_senders_go_on() {
+        let object = Address { array: ArrayId(0), index: Index::from_halves([0, 7]) };
+        let mut incoming = Incoming::default();
+        for sender in [Address::pe(1), Address::pe(2), Address::pe(3), object] {
+            assert_eq!(incoming.arrive(sender, 0, 'a'), Arrival::Deliver('a'));
+            assert_eq!(incoming.arrive(sender, 2, 'c'), Arrival::Early);
+            assert!(!incoming.retire(sender, 2));
+        }
+        incoming.forget_pes_from(2);
+        assert_eq!(incoming.senders(), [object, Address::pe(1)]);
+        assert_eq!(incoming.early(), 2);
+        for sender in [Address::pe(2), Address::pe(3)] {
+            assert_eq!(incoming.arrive(sender, 0, 'A'), Arrival::Deliver('A'));
+            assert_eq!((incoming.next_early(sender), incoming.take_retired(sender)), (None, None));
+        }
+        for sender in [Address::pe(1), object] {
+            assert_eq!(incoming.arrive(sender, 1, 'b'), Arrival::Deliver('b'));
+            assert_eq!(incoming.next_early(sender), Some('c'));
+        }
+        incoming.forget_pes_from(0);
+        assert_eq!(incoming.senders(), [object]);
+    }
 
     proptest! {
         #[test]

@@ -354,7 +354,8 @@ impl Core {
         for element in head.elements {
             let state = element.state(&mut states)?;
             if self.home_of(element.address) == Some(pe) {
-                self.restore_element(ElementHead { epoch: 0, ..element }, state)?;
+                let ledger = moved_ledger(element.ledger, (head.pes, pes));
+                self.restore_element(ElementHead { epoch: 0, ledger, ..element }, state)?;
             }
         }
         let sections =
@@ -398,8 +399,11 @@ impl Core {
             .vacant
             .into_iter()
             .filter(|one| self.home_of(Address { array: id, index: one.index }) == Some(pe))
-            // no PE knows a place of it
-            .map(|one| VacantHead { epoch: 0, ..one })
+            .map(|one| {
+                let ledger = one.ledger.map(|ledger| moved_ledger(ledger, (of, pes)));
+                // no PE knows a place of it
+                VacantHead { epoch: 0, ledger: ledger.filter(|ledger| !ledger.is_spent()), ..one }
+            })
             .filter(|one| one.ledger.is_some() || one.requests > 0)
             .collect();
         let Some(array) = self.arrays.get_mut(&id) else { return Ok(()) };
@@ -484,6 +488,13 @@ impl Core {
         self.settle(element);
         Ok(())
     }
+}
+
+/// A ledger in a job that goes on with another number of PEs. Only the PEs that both numbers of PEs have go on with their numbers of
+/// messages.
+fn moved_ledger(mut ledger: PackedLedger, (before, after): (u32, u32)) -> PackedLedger {
+    ledger.incoming.forget_pes_from(before.min(after));
+    ledger
 }
 
 fn vacancies(packed: Vec<VacantHead>) -> rustc_hash::FxHashMap<Index, Vacant> {

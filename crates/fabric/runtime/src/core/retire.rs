@@ -90,9 +90,8 @@ impl Core {
 
     /// A PE is asked for nothing: no message is for it.
     fn retire_of_pe(&mut self, to: Address, from: Address, step: Retirement) {
-        let [_, pe] = to.index.halves();
-        // a PE of a job with more PEs, from which this one has restarted, sends nothing
-        let Some(pe) = u32::try_from(pe).ok().filter(|pe| *pe < self.pes()) else { return };
+        let pe = to.pe_number().and_then(|pe| u32::try_from(pe).ok());
+        let Some(pe) = pe.filter(|pe| *pe < self.pes()) else { return };
         if pe != self.pe() {
             return self.post(pe, Parcel::System(System::Retire { to, from, epoch: 0, step }));
         }

@@ -12,6 +12,7 @@ mod lifetimes;
 mod migration;
 mod noise;
 mod reductions;
+mod resized;
 mod restored;
 mod sections;
 mod tables;
