@@ -405,6 +405,38 @@ mod tests {
     }
 
     proptest! {
+        // a PE that runs again from its image has to send what it sent before
+        #[test]
+        fn a_table_from_an_image_asks_for_the_same_pairs_as_the_one_that_goes_on(
+            steps in prop::collection::vec((0u64..40, 0u8..5), 0..600),
+            saved in 0usize..600,
+        ) {
+            let address = |index| Address { array: ArrayId(0), index: Index::from_halves([0, index]) };
+            let step = |table: &mut Outgoing, to: u64, what: u8| match what {
+                0 => format!("{:?}", table.ask_one(address(to))),
+                1 => {
+                    let asked = table.ask_one(address(to));
+                    format!("{:?}", asked.map(|number| table.retired(address(to), number)))
+                }
+                _ => {
+                    let number = table.next(address(to));
+                    format!("{number} {:?}", table.is_due().then(|| table.sweep()))
+                }
+            };
+            let (mut first, mut again) = (Outgoing::default(), Outgoing::default());
+            for (at, (to, what)) in steps.into_iter().enumerate() {
+                if at == saved {
+                    let mut image = Vec::new();
+                    crate::message::pack(&first, &mut image).expect("numbers can be packed");
+                    again = crate::message::unpack(&image).expect("it was packed");
+                }
+                let sent = step(&mut first, to, what);
+                if at >= saved {
+                    prop_assert_eq!(sent, step(&mut again, to, what));
+                }
+            }
+        }
+
         #[test]
         fn messages_in_any_order_and_twice_are_delivered_once_and_in_order(
             senders in 1u32..20,

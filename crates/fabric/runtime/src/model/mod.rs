@@ -8,7 +8,7 @@
 //!
 //! | model | drives | rules of |
 //! |---|---|---|
-//! | [`delivery`] | `Locations`, `Incoming`, `Outgoing` | `core/send.rs`, `core/run.rs`, `core/migrate.rs`, `core/retire.rs` |
+//! | [`delivery`] | `Locations`, `Incoming`, `Outgoing` | `core/send.rs`, `core/run.rs`, `core/migrate.rs`, `core/retire.rs`, `core/image.rs` |
 //! | [`broadcasts`] | `Broadcasts` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`reductions`] | `Reductions` | `core/broadcast.rs`, `core/migrate.rs` |
 //! | [`quiescence`] | `Quiescence` | `core/quiet.rs`, `scheduler.rs` |

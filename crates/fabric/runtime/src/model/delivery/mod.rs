@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages to objects that migrate: each is delivered once, and in order for each pair of objects. Pairs are retired at any time, and
-//! talk again.
+//! talk again. PEs die at any time: all go back to a checkpoint.
 
+mod deaths;
+mod ending;
 mod state;
-
-use std::collections::VecDeque;
 
 use stateright::{Model, Property};
 
-use self::state::{Action, Fault, Message, OBJECTS, Object, Parcel, Pe, State};
+use self::state::{Action, Fault, Message, OBJECTS, Object, Parcel, Pe, Program, State, address};
 use super::{Channels, PES};
-use crate::address::{Address, ArrayId};
-use crate::index::Index;
 use crate::location::{Locations, Place, Route};
 use crate::order::{Arrival, Incoming, Outgoing, Retirement};
 
@@ -30,11 +28,10 @@ pub(super) struct Delivery {
     pub(super) asks: [u8; OBJECTS],
     /// Messages have priorities: those of a queue run in any order.
     pub(super) priorities: bool,
+    /// Deaths of PEs, and checkpoints after the beginning, to which they go back otherwise.
+    pub(super) deaths: u8,
+    pub(super) checkpoints: u8,
     pub(super) fault: Option<Fault>,
-}
-
-fn address(object: usize) -> Address {
-    Address { array: ArrayId(0), index: Index::from_halves([0, object as u64]) }
 }
 
 impl Delivery {
@@ -201,7 +198,7 @@ impl Delivery {
             let place = state.pes[at].locations.departed(address(object), epoch, to as u32);
             assert_eq!(place.epoch, moved.epoch);
         }
-        state.migrations -= 1;
+        state.program.migrations -= 1;
         self.post(state, at, to, Parcel::Moved(object, Box::new(moved)));
     }
 
@@ -244,9 +241,13 @@ impl Delivery {
             execute(state, &message);
             return leave.is_none().then_some(());
         }
-        let Arrival::Deliver(first) = element.incoming.arrive(from, message.number, message) else {
-            // a message that arrives twice ends the program: only a fault of the protocol leads there
-            return leave.is_none().then_some(());
+        let first = match element.incoming.arrive(from, message.number, message) {
+            Arrival::Deliver(first) => first,
+            arrival => {
+                // a message that arrives twice ends the program
+                state.is_wrong |= arrival == Arrival::Duplicate;
+                return leave.is_none().then_some(());
+            }
         };
         let mut next = Some(first);
         let mut ran = 0;
@@ -290,59 +291,13 @@ impl Delivery {
     fn is_done(&self, state: &State) -> bool {
         let mut actions = Vec::new();
         self.actions(state, &mut actions);
-        actions.is_empty()
-    }
-
-    /// At the end every message has been delivered, and from every PE the known places lead to the object, each newer
-    /// than the one before.
-    fn is_complete(&self, state: &State) -> bool {
-        let delivered = (0..OBJECTS).all(|o| state.delivered[o] == self.messages[1 - o]);
-        delivered
-            && (0..OBJECTS).all(|object| (0..PES).all(|pe| self.finds(state, pe, object)))
-            && (0..OBJECTS).all(|sender| self.agree(state, sender))
-    }
-
-    fn object<'a>(&self, state: &'a State, object: usize) -> Option<&'a Object> {
-        state.pes.iter().find_map(|pe| pe.here[object].as_ref())
-    }
-
-    /// At the end, both objects of a pair keep a number or neither does, and nothing is kept for a pair that is to be retired.
-    fn agree(&self, state: &State, sender: usize) -> bool {
-        let (from, to) = (self.object(state, sender), self.object(state, 1 - sender));
-        let (Some(from), Some(to)) = (from, to) else { return false };
-        from.outgoing.pairs() == to.incoming.pairs() && to.incoming.early() == 0
-    }
-
-    fn finds(&self, state: &State, from: usize, object: usize) -> bool {
-        let mut at = from;
-        let mut epoch = None;
-        while state.pes[at].here[object].is_none() {
-            let locations = &state.pes[at].locations;
-            let known = locations.place(address(object)).map(|p| p.epoch);
-            if at != from && (known.is_none() || known <= epoch) {
-                return false;
-            }
-            match locations.route(address(object), self.home(object)) {
-                Route::To(place) => at = place.pe as usize,
-                Route::Keep => return false,
-            }
-            epoch = known;
-        }
-        true
-    }
-
-    fn messages<'a>(&self, state: &'a State) -> impl Iterator<Item = &'a Message> + use<'a> {
-        let under_way = state.channels.parcels().filter_map(|p| match p {
-            Parcel::Message(message) => Some(message),
-            _ => None,
-        });
-        under_way.chain(state.pes.iter().flat_map(|pe| pe.queue.iter().chain(pe.kept.iter().flatten())))
+        actions.iter().all(|action| matches!(action, Action::Save | Action::Die(_)))
     }
 }
 
 /// Runs an entry method: checks that the message is the next one.
 fn execute(state: &mut State, message: &Message) {
-    let delivered = &mut state.delivered[message.to];
+    let delivered = &mut state.program.delivered[message.to];
     state.is_wrong |= message.serial != *delivered;
     *delivered += 1;
 }
@@ -354,26 +309,30 @@ impl Model for Delivery {
     fn init_states(&self) -> Vec<State> {
         let object = || Object { epoch: 0, outgoing: Outgoing::default(), incoming: Incoming::default() };
         let is_at = |pe: usize, o: usize| self.homes[o] == pe && !self.absent[o];
-        let pe = |pe: usize| Pe {
-            locations: Locations::new(pe as u32),
-            here: std::array::from_fn(|o| is_at(pe, o).then(object)),
-            queue: VecDeque::new(),
-            kept: Default::default(),
-            kept_retirements: Default::default(),
-        };
-        vec![State {
-            pes: std::array::from_fn(pe),
+        let here = |pe: usize| std::array::from_fn(|o| is_at(pe, o).then(object));
+        let mut state = State {
+            pes: std::array::from_fn(|pe| Pe::new(Locations::new(pe as u32), here(pe))),
             channels: Channels::default(),
-            migrations: self.migrations,
-            unsent: self.messages,
-            asks: self.asks,
+            program: Program {
+                migrations: self.migrations,
+                unsent: self.messages,
+                asks: self.asks,
+                delivered: [0; OBJECTS],
+                absent: self.absent,
+            },
+            checkpoint: None,
+            deaths: self.deaths,
+            checkpoints: self.checkpoints,
             has_renewed: [false; OBJECTS],
             has_gone_on: false,
-            delivered: [0; OBJECTS],
-            absent: self.absent,
             is_wrong: false,
             is_circling: false,
-        }]
+        };
+        if self.deaths > 0 {
+            // without a checkpoint, the program begins anew
+            deaths::save(&mut state);
+        }
+        vec![state]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
@@ -383,19 +342,28 @@ impl Model for Delivery {
         if let Some(action) = self.idle_notice(state) {
             return actions.push(action);
         }
-        for object in (0..OBJECTS).filter(|&o| state.absent[o]) {
+        if state.deaths > 0 {
+            // whoever dies, all go back
+            let dead = if self.has(Fault::OthersStay) { PES } else { 1 };
+            actions.extend((0..dead).map(Action::Die));
+            if state.checkpoints > 0 && deaths::is_quiet(state) {
+                actions.push(Action::Save);
+            }
+        }
+        for object in (0..OBJECTS).filter(|&o| state.program.absent[o]) {
             actions.push(Action::Create(object));
         }
         for (at, pe) in state.pes.iter().enumerate() {
             for object in (0..OBJECTS).filter(|&o| pe.here[o].is_some()) {
-                if state.unsent[object] > 0 {
+                if state.program.unsent[object] > 0 {
                     actions.push(Action::Send(object));
                 }
-                if state.asks[object] > 0 && pe.here[object].as_ref().is_some_and(|o| o.outgoing.pairs() > 0)
+                if state.program.asks[object] > 0
+                    && pe.here[object].as_ref().is_some_and(|o| o.outgoing.pairs() > 0)
                 {
                     actions.push(Action::Retire(object));
                 }
-                if state.migrations > 0 {
+                if state.program.migrations > 0 {
                     actions.extend((0..PES).filter(|&to| to != at).map(|to| Action::Migrate(object, to)));
                 }
             }
@@ -403,7 +371,7 @@ impl Model for Delivery {
             for (place, message) in pe.queue.iter().take(choices).enumerate() {
                 actions.push(Action::Run(at, place, None));
                 let early = pe.here[message.to].as_ref().map_or(0, |o| o.incoming.early() as u64);
-                if state.migrations > 0 {
+                if state.program.migrations > 0 {
                     for after in 1..=early {
                         let leave = |to| Action::Run(at, place, Some((after, to)));
                         actions.extend((0..PES).filter(|&to| to != at).map(leave));
@@ -421,15 +389,15 @@ impl Model for Delivery {
             Action::Create(object) => {
                 let object_here =
                     Object { epoch: 0, outgoing: Outgoing::default(), incoming: Incoming::default() };
-                state.absent[object] = false;
+                state.program.absent[object] = false;
                 state.pes[self.homes[object]].here[object] = Some(object_here);
                 self.release(&mut state, self.homes[object], object);
             }
             Action::Send(object) => {
                 let at = place_of(object)?;
                 let number = state.pes[at].here[object].as_mut()?.outgoing.next(address(1 - object));
-                let serial = self.messages[object] - state.unsent[object];
-                state.unsent[object] -= 1;
+                let serial = self.messages[object] - state.program.unsent[object];
+                state.program.unsent[object] -= 1;
                 state.has_renewed[object] |= number < serial;
                 self.deliver(
                     &mut state,
@@ -444,7 +412,7 @@ impl Model for Delivery {
                 if self.has(Fault::ForgottenUnasked) {
                     element.outgoing = Outgoing::default();
                 }
-                state.asks[object] -= 1;
+                state.program.asks[object] -= 1;
                 // a pair that has been asked for and not used since is not asked for again
                 let (_, number) = *asked.first()?;
                 self.pass_retirement(&mut state, at, 1 - object, (Retirement::Ask(number), 0));
@@ -458,6 +426,11 @@ impl Model for Delivery {
                 let message = state.pes[at].queue.remove(place)?;
                 self.dispatch(&mut state, at, message, leave)?;
             }
+            Action::Save => {
+                deaths::save(&mut state);
+                state.checkpoints -= 1;
+            }
+            Action::Die(pe) => deaths::die(&mut state, pe, self.fault)?,
         }
         Some(state)
     }
@@ -466,10 +439,16 @@ impl Model for Delivery {
         vec![
             Property::<Self>::always("once and in order", |_, state| !state.is_wrong),
             Property::<Self>::always("complete at the end", |model, state| {
-                !model.is_done(state) || model.is_complete(state)
+                !model.is_done(state) || ending::is_complete(state, model.homes, model.messages)
             }),
-            Property::<Self>::always("no circles", |model, state| {
-                !state.is_circling && model.messages(state).all(|message| message.hops <= MOST_HOPS)
+            Property::<Self>::always("no circles", |_, state| {
+                !state.is_circling && ending::messages(state).all(|message| message.hops <= MOST_HOPS)
+            }),
+            Property::<Self>::always("images lack nothing", |model, state| {
+                model.fault.is_some() || !deaths::is_quiet(state) || deaths::is_whole(state)
+            }),
+            Property::<Self>::sometimes("all is delivered after the last death", |model, state| {
+                state.deaths == 0 && model.is_done(state)
             }),
             Property::<Self>::sometimes("a message is early", |_, state| {
                 state.pes.iter().any(|pe| pe.here.iter().flatten().any(|o| o.incoming.early() > 0))
@@ -483,7 +462,7 @@ impl Model for Delivery {
             }),
             Property::<Self>::sometimes("a message is forwarded twice", |model, state| {
                 model.migrations < 3
-                    || model.messages(state).any(|message| message.epoch > 1 && message.origin != 0)
+                    || ending::messages(state).any(|message| message.epoch > 1 && message.origin != 0)
             }),
             Property::<Self>::sometimes("a retired pair talks again", |model, state| {
                 model.asks == [0; OBJECTS] || state.has_renewed.iter().any(|has| *has)
@@ -495,7 +474,7 @@ impl Model for Delivery {
                 model.asks == [0; OBJECTS]
                     || model.is_done(state)
                         && (0..OBJECTS)
-                            .all(|o| model.object(state, o).is_some_and(|o| o.incoming.pairs() == 0))
+                            .all(|o| ending::object(state, o).is_some_and(|o| o.incoming.pairs() == 0))
             }),
             Property::<Self>::sometimes("an object returns home", |model, state| {
                 (0..OBJECTS).any(|o| state.pes[model.homes[o]].here[o].as_ref().is_some_and(|o| o.epoch > 0))
@@ -508,7 +487,7 @@ impl Model for Delivery {
 
     // every action uses up a message, a migration, or a parcel, or moves a message over a channel
     fn within_boundary(&self, state: &State) -> bool {
-        self.messages(state).all(|message| message.hops <= MOST_HOPS + 1)
+        ending::messages(state).all(|message| message.hops <= MOST_HOPS + 1)
     }
 }
 

@@ -2,15 +2,25 @@
 //! The state of the model, its actions, and its faults.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use super::super::{Channels, PES};
+use crate::address::{Address, ArrayId};
+use crate::index::Index;
 use crate::location::{Locations, Place};
 use crate::order::{Incoming, Outgoing, Retirement};
 
 pub(super) const OBJECTS: usize = 2;
 
+/// The address of an object.
+pub(super) fn address(object: usize) -> Address {
+    Address { array: ArrayId(0), index: Index::from_halves([0, object as u64]) }
+}
+
 /// A message of one object to the other.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(in crate::model) struct Message {
     /// The receiver. The other object is the sender.
     pub(super) to: usize,
@@ -25,8 +35,8 @@ pub(in crate::model) struct Message {
     pub(super) hops: u8,
 }
 
-/// An object with its tables, as it migrates.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+/// An object with its tables, as it migrates and as it is in an image.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(in crate::model) struct Object {
     pub(super) epoch: u32,
     pub(super) outgoing: Outgoing,
@@ -53,24 +63,50 @@ pub(in crate::model) struct Pe {
     pub(super) kept_retirements: [Vec<Retirement>; OBJECTS],
 }
 
-/// All PEs and the channels between them.
+impl Pe {
+    /// Of a PE with no messages.
+    pub(super) fn new(locations: Locations, here: [Option<Object>; OBJECTS]) -> Self {
+        let (kept, kept_retirements) = (Default::default(), Default::default());
+        Self { locations, here, queue: VecDeque::new(), kept, kept_retirements }
+    }
+}
+
+/// What the program has done and may still do. The objects hold it, so it goes back with them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(in crate::model) struct State {
-    pub(super) pes: [Pe; PES],
-    pub(super) channels: Channels<Parcel>,
+pub(in crate::model) struct Program {
     /// Migrations that may still happen.
     pub(super) migrations: u8,
     /// Messages that each object may still send.
     pub(super) unsent: [u64; OBJECTS],
     /// Times that each object may still ask to retire its pair as a sender.
     pub(super) asks: [u8; OBJECTS],
-    /// A pair has been retired, and has talked again since; a receiver had to go on after it had retired a pair.
-    pub(super) has_renewed: [bool; OBJECTS],
-    pub(super) has_gone_on: bool,
     /// Messages that each object has been given.
     pub(super) delivered: [u64; OBJECTS],
     /// Elements that are not yet created.
     pub(super) absent: [bool; OBJECTS],
+}
+
+/// A checkpoint: the images of all PEs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::model) struct Checkpoint {
+    pub(super) images: [Vec<u8>; PES],
+    pub(super) program: Program,
+}
+
+/// All PEs and the channels between them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(in crate::model) struct State {
+    pub(super) pes: [Pe; PES],
+    pub(super) channels: Channels<Parcel>,
+    pub(super) program: Program,
+    /// The checkpoint to which all PEs go back when one dies. None once no PE dies any more.
+    pub(super) checkpoint: Option<Arc<Checkpoint>>,
+    /// Deaths and checkpoints that may still happen.
+    pub(super) deaths: u8,
+    pub(super) checkpoints: u8,
+    /// A pair has been retired, and has talked again since; a receiver had to go on after it had retired a pair.
+    pub(super) has_renewed: [bool; OBJECTS],
+    pub(super) has_gone_on: bool,
     /// A message was delivered twice or out of order.
     pub(super) is_wrong: bool,
     /// A message was passed on to a place that is not newer than the one before.
@@ -91,6 +127,10 @@ pub(in crate::model) enum Action {
     Receive(usize, usize),
     /// A PE runs a message of its queue. The object leaves after this many messages, although the next ones have arrived.
     Run(usize, usize, Option<(u64, usize)>),
+    /// All PEs make their images.
+    Save,
+    /// The process of a PE dies.
+    Die(usize),
 }
 
 /// Something that an implementation may get wrong.
@@ -124,4 +164,14 @@ pub(in crate::model) enum Fault {
     ForgottenAnyway,
     /// The messages that arrived before the receiver was told to go on are not delivered then.
     ResumedWithoutDue,
+    /// Parcels that were sent before all PEs went back arrive after it.
+    EarlierGeneration,
+    /// Only the PE that has died goes back.
+    OthersStay,
+    /// A PE that goes back does not know where objects are.
+    PlacesLost,
+    /// Objects come back from their images without the numbers of their messages.
+    NumbersLost,
+    /// Objects come back without the numbers of the messages that they have delivered.
+    DeliveredAgain,
 }

@@ -11,6 +11,8 @@ const SMALL: Delivery = Delivery {
     absent: [false; OBJECTS],
     asks: [0; OBJECTS],
     priorities: false,
+    deaths: 0,
+    checkpoints: 0,
     fault: None,
 };
 
@@ -47,6 +49,22 @@ fn pairs_are_retired_while_their_objects_migrate_and_talk_again() {
 fn pairs_are_retired_with_priorities_and_late_elements() {
     check("the receiver is inserted late", Delivery { absent: [false, true], ..RETIRING }, false);
     check("priorities", Delivery { priorities: true, ..RETIRING }, false);
+}
+
+/// A PE dies; all go back to a checkpoint in the middle or to the beginning.
+const DYING: Delivery =
+    Delivery { migrations: 2, messages: [2, 0], asks: [0, 0], deaths: 1, checkpoints: 1, ..SMALL };
+
+#[test]
+fn messages_are_delivered_once_and_in_order_although_pes_die() {
+    check("two migrations", DYING, true);
+    check("one message each way", Delivery { messages: [1, 1], ..DYING }, false);
+    check("the receiver is inserted late", Delivery { absent: [false, true], ..DYING }, false);
+    check("a pair is retired", Delivery { asks: [1, 0], ..DYING }, true);
+    check("three migrations", Delivery { migrations: 3, ..DYING }, true);
+    let once = Delivery { migrations: 1, messages: [3, 0], ..DYING };
+    check("three messages, two questions", Delivery { asks: [2, 0], ..once }, false);
+    check("two deaths", Delivery { asks: [1, 0], deaths: 2, checkpoints: 2, ..once }, false);
 }
 
 #[test]
@@ -93,5 +111,14 @@ fn a_faulty_protocol_is_found() {
         (Fault::ResumedWithoutDue, "complete at the end"),
     ] {
         finds(&format!("{fault:?}"), Delivery { fault: Some(fault), ..RETIRING }, property);
+    }
+    for (fault, property) in [
+        (Fault::EarlierGeneration, "complete at the end"),
+        (Fault::OthersStay, "complete at the end"),
+        (Fault::PlacesLost, "complete at the end"),
+        (Fault::NumbersLost, "complete at the end"),
+        (Fault::DeliveredAgain, "complete at the end"),
+    ] {
+        finds(&format!("{fault:?}"), Delivery { fault: Some(fault), ..DYING }, property);
     }
 }
