@@ -20,6 +20,9 @@
 //! the sender has the answer it goes on with the old numbers, so no message of a new row is taken for one of an old row. Of a pair, one answer at
 //! most is under way: to answer again, the receiver must have delivered a number, which it can only after the sender has taken the
 //! answer before. So questions and answers may overtake each other and messages. The model `delivery` checks this.
+//!
+//! In a job that goes on with another number of PEs, both sides of a pair whose sender was a PE that has ended are forgotten as well: the PE
+//! has ended with its table, and the receivers forget their numbers ([`Incoming::forget_pes_from`]).
 
 use std::collections::BTreeMap;
 
