@@ -22,7 +22,7 @@
 //! answer before. So questions and answers may overtake each other and messages. The model `delivery` checks this.
 //!
 //! In a job that goes on with another number of PEs, both sides of a pair whose sender was a PE that has ended are forgotten as well: the PE
-//! has ended with its table, and the receivers forget their numbers ([`Incoming::forget_pes_from`]).
+//! has ended with its table, and the receivers forget their numbers (`Incoming::forget_pes_from`).
 
 use std::collections::BTreeMap;
 
