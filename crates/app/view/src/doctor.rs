@@ -4,21 +4,25 @@
 use std::fmt::Write;
 
 use colony_doctor::Finding;
-use colony_doctor::remedy::Remedy;
+use colony_doctor::remedy::quote;
 use colony_project::changes::Added;
 use colony_study::advice::{Advice, Cost, Costed, Noise};
 use colony_study::format::NOT_SEEN;
 
-use crate::table::{self, broken, name, wrap};
+use crate::command::{self, Shown};
+use crate::table::{self, broken, broken_at_blanks, clipped, name, wrap};
 use crate::units::{count, percent, time};
 
 /// Columns of the words before a line of a finding.
 const WORD: usize = 8;
+/// Columns behind such a word.
+const ROOM: usize = table::WIDTH as usize - WORD - 1;
 /// Stands for a figure that the time did not suffice for.
 pub(crate) const NOT_SIMULATED: &str = "?";
-/// Evidence, and characters of a command, that are shown unless the finding is explained.
+/// Evidence, and commands, that are shown unless the finding is explained.
 const SHOWN: usize = 3;
-const COMMAND: usize = 300;
+/// Most characters of a text unless the finding is explained.
+const TEXT: usize = 400;
 
 /// Everything, in tables and text of at most 80 columns.
 #[must_use]
@@ -48,7 +52,7 @@ pub fn advice(a: &Advice) -> String {
     if !a.undecided.is_empty() {
         let _ = writeln!(out, "\nundecided:");
         for u in &a.undecided {
-            let _ = writeln!(out, "{}", indented(&u.id, 26, &name(&u.reason, 400)));
+            let _ = writeln!(out, "{}", indented(&u.id, 26, &clipped(&u.reason, TEXT)));
         }
     }
     if a.findings.is_empty() {
@@ -102,7 +106,7 @@ fn sequence(a: &Advice) -> String {
     let mut out = format!("\n{}\n", table::trimmed(&t));
     for (number, step) in a.sequence.iter().enumerate() {
         if let Some(f) = a.finding(&step.finding) {
-            out.push_str(&commands(&format!("  {}.", number + 1), &f.commands_of(step.remedy), false));
+            out.push_str(&commands_of_step(&format!("  {}.", number + 1), f, step.remedy));
         }
     }
     out
@@ -112,7 +116,7 @@ fn sequence(a: &Advice) -> String {
 pub(crate) fn no_remedy(a: &Advice) -> String {
     let mut out = String::new();
     for line in a.no_remedy_lines(|s| format!("{} ({})", name(&s.source, 40), added(&s.added))) {
-        let _ = writeln!(out, "{}", wrap(&name(&format!("no remedy: {line}"), 600)));
+        let _ = writeln!(out, "{}", wrap(&clipped(&format!("no remedy: {line}"), 600)));
     }
     out
 }
@@ -167,62 +171,126 @@ pub fn added(a: &Added) -> String {
 /// A finding: title, evidence, remedies with risk and undo. `whole`: nothing is shortened.
 #[must_use]
 pub fn finding(f: &Costed, whole: bool) -> String {
-    let mut out =
-        format!("{}\n", wrap(&format!("{}: {}", name(&f.finding.id, 40), name(&f.finding.title, 300))));
+    let mut out = Paragraphs { text: String::new(), whole, is_cut: false };
+    out.title(&format!("{}: {}", name(&f.finding.id, 40), f.finding.title));
     let most = if whole { usize::MAX } else { SHOWN };
     for e in f.finding.evidence.iter().take(most) {
-        let _ =
-            writeln!(out, "{}", indented("  seen", WORD, &name(&format!("{}: {}", e.file, e.value), 400)));
+        out.add("  seen", &format!("{}: {}", e.file, e.value));
     }
-    if f.finding.evidence.len() > most {
-        let _ =
-            writeln!(out, "{}", indented("", WORD, &format!("… {} more", f.finding.evidence.len() - most)));
-    }
+    out.more(f.finding.evidence.len(), most);
     if !f.finding.owners.is_empty() {
-        let owners = name(&f.finding.owners.join(", "), 400);
-        let _ = writeln!(out, "{}", indented("  owner", WORD, &owners));
+        out.add("  owner", &f.finding.owners.join(", "));
     }
     for remedy in &f.finding.remedies {
-        out.push_str(&self::remedy(remedy, whole));
+        out.commands("  do", &remedy.commands());
+        out.commands("  undo", &remedy.undo_commands());
+        out.add("  risk", &remedy.risk);
+        if let Some(keep) = &remedy.keep {
+            out.keep(keep);
+        }
+    }
+    if out.is_cut {
+        out.add("  whole", &format!("{}, with the other options of this run", explain(f)));
     }
     if let Some(advice) = &f.finding.advice {
-        let _ = writeln!(out, "{}", indented("  advice", WORD, &name(advice, 400)));
+        out.add("  advice", advice);
     }
-    out
+    out.text
+}
+
+/// The command that prints a finding whole.
+fn explain(f: &Costed) -> String {
+    format!("colony doctor --explain {}", quote(&f.finding.id))
 }
 
 /// The commands of one of a finding's remedies below `what`, shortened.
 #[must_use]
 pub(crate) fn remedy_of_step(what: &str, f: &Costed, remedy: usize) -> String {
-    format!("{what}\n{}", commands("  do", &f.commands_of(remedy), false))
+    format!("{what}\n{}", commands_of_step("  do", f, remedy))
 }
 
-/// Commands behind a word, one a line.
-fn commands(word: &str, all: &[String], whole: bool) -> String {
-    let mut out = String::new();
-    let most = if whole { usize::MAX } else { SHOWN };
-    for line in all.iter().take(most) {
-        // a command is not broken: it is there to be pasted
-        let shown = name(line, if whole { usize::MAX - 1 } else { COMMAND });
-        let _ = match whole {
-            true => writeln!(out, "{word:WORD$} {shown}"),
-            false => writeln!(out, "{}", indented(word, WORD, &shown)),
+/// The commands of one of a finding's remedies behind a word, shortened.
+fn commands_of_step(word: &str, f: &Costed, remedy: usize) -> String {
+    let mut out = Paragraphs { text: String::new(), whole: false, is_cut: false };
+    out.commands(word, &f.commands_of(remedy));
+    if out.is_cut {
+        out.add("  whole", &explain(f));
+    }
+    out.text
+}
+
+/// The paragraphs of a finding.
+struct Paragraphs {
+    text: String,
+    /// `true` if nothing is shortened: lines may be longer than 80 columns then.
+    whole: bool,
+    /// `true` if something that is there to be copied is not whole.
+    is_cut: bool,
+}
+
+impl Paragraphs {
+    fn title(&mut self, title: &str) {
+        let room = usize::from(table::WIDTH) - 2;
+        let lines = match self.whole {
+            true => broken_at_blanks(&clean(title), room),
+            false => broken(&clipped(title, TEXT), room),
         };
+        let _ = writeln!(self.text, "{}", lines.join("\n  "));
     }
-    if all.len() > most {
-        let _ = writeln!(out, "{}", indented("", WORD, &format!("… {} more", all.len() - most)));
+
+    /// A text behind a word.
+    fn add(&mut self, word: &str, text: &str) {
+        let lines = match self.whole {
+            true => broken_at_blanks(&clean(text), ROOM),
+            false => broken(&clipped(text, TEXT), ROOM),
+        };
+        self.lines(word, &lines);
     }
-    out
+
+    /// The number of further ones, if only `most` of `all` were shown.
+    fn more(&mut self, all: usize, most: usize) {
+        if all > most {
+            self.lines("", &[format!("… {} more", all - most)]);
+        }
+    }
+
+    /// Commands behind a word, each on a line of its own.
+    fn commands(&mut self, word: &str, all: &[String]) {
+        let most = if self.whole { usize::MAX } else { SHOWN };
+        for command in all.iter().take(most) {
+            let Shown { lines, is_cut } = match self.whole {
+                true => Shown { lines: vec![clean(command)], is_cut: false },
+                false => command::shown(command, ROOM),
+            };
+            self.is_cut |= is_cut;
+            self.lines(word, &lines);
+        }
+        self.more(all.len(), most);
+    }
+
+    /// A sentence with settings to be copied: one that is too long for a line is cut behind a comma.
+    fn keep(&mut self, keep: &str) {
+        let is_long = |word: &str| word.chars().count() > ROOM;
+        if self.whole || !keep.split(' ').any(is_long) {
+            self.add("  keep", keep);
+            return;
+        }
+        self.is_cut = true;
+        let words: Vec<String> = keep.split(' ').map(|word| clipped(word, ROOM)).collect();
+        self.add("  keep", &words.join(" "));
+    }
+
+    fn lines(&mut self, word: &str, lines: &[String]) {
+        for (number, line) in lines.iter().enumerate() {
+            let word = if number == 0 { word } else { "" };
+            let _ = writeln!(self.text, "{word:WORD$} {line}");
+        }
+    }
 }
 
-fn remedy(r: &Remedy, whole: bool) -> String {
-    let mut out = commands("  do", &r.commands(), whole);
-    out.push_str(&commands("  undo", &r.undo_commands(), whole));
-    let _ = writeln!(out, "{}", indented("  risk", WORD, &name(&r.risk, 300)));
-    if let Some(keep) = &r.keep {
-        let _ = writeln!(out, "{}", indented("  keep", WORD, &name(keep, 300)));
-    }
-    out
+/// Text from elsewhere without control characters.
+fn clean(text: &str) -> String {
+    name(text, usize::MAX - 1)
 }
 
 /// Text of at most 80 columns behind a word; its further lines are as far in.

@@ -7,6 +7,7 @@ pub mod card;
 pub mod choose;
 pub mod clock;
 pub mod cnk;
+mod command;
 pub mod control;
 pub mod counters;
 pub mod das_boot;

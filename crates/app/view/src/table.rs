@@ -56,17 +56,25 @@ pub fn wrap(text: &str) -> String {
     broken(&clean, usize::from(WIDTH) - 2).join("\n  ")
 }
 
-/// Text broken at blanks into lines of at most `width` characters; a longer word, such as a list of many CPUs,
-/// is cut.
+/// Text broken at blanks into lines of at most `width` characters; a longer word, such as a list of many CPUs or a
+/// path, is broken behind a comma or a slash, or else cut.
 #[must_use]
 pub fn broken(text: &str, width: usize) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
     // the narrow blank inside a number holds it together
-    let words: Vec<Vec<char>> =
-        text.split(' ').filter(|w| !w.is_empty()).map(|w| w.chars().collect()).collect();
-    let pieces =
-        words.iter().flat_map(|w| w.chunks(width.max(1)).map(|piece| piece.iter().collect::<String>()));
-    for word in pieces {
+    let words = text.split(' ').filter(|w| !w.is_empty());
+    fill(words.flat_map(|word| pieces(word, width.max(1))), width)
+}
+
+/// Text broken at blanks only, into lines of at most `width` characters, or of one longer word.
+#[must_use]
+pub(crate) fn broken_at_blanks(text: &str, width: usize) -> Vec<String> {
+    fill(text.split(' ').filter(|w| !w.is_empty()).map(str::to_owned), width)
+}
+
+/// Words on lines of at most `width` characters.
+fn fill(words: impl Iterator<Item = String>, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in words {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
@@ -76,6 +84,20 @@ pub fn broken(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A word in pieces of at most `width` characters.
+fn pieces(word: &str, width: usize) -> Vec<String> {
+    let mut rest: Vec<char> = word.chars().collect();
+    let mut pieces = Vec::new();
+    while rest.len() > width {
+        let end = rest[..width].iter().rposition(|c| matches!(c, ',' | '/')).map_or(width, |at| at + 1);
+        // a separator at the beginning leaves a piece that is hardly one
+        let end = if end > width / 4 { end } else { width };
+        pieces.push(rest.drain(..end).collect());
+    }
+    pieces.push(rest.into_iter().collect());
+    pieces
 }
 
 /// A node in one line.
@@ -94,6 +116,21 @@ pub fn name(text: &str, width: usize) -> String {
         out = out.chars().take(width.saturating_sub(1)).collect::<String>() + "…";
     }
     out
+}
+
+/// Text from elsewhere as [`name`] makes it, cut to `width` characters behind a blank or a comma: the beginning of a number would be
+/// read as another number.
+#[must_use]
+pub fn clipped(text: &str, width: usize) -> String {
+    let clean = name(text, usize::MAX - 1);
+    if clean.chars().count() <= width {
+        return clean;
+    }
+    let beginning: String = clean.chars().take(width.saturating_sub(1)).collect();
+    let end = beginning.rfind([' ', ',']).map_or(beginning.len(), |at| at + 1);
+    // a long word without either
+    let end = if end > beginning.len() / 4 { end } else { beginning.len() };
+    format!("{}…", &beginning[..end])
 }
 
 #[cfg(test)]
@@ -119,7 +156,19 @@ mod tests {
         assert_eq!(wrap("short"), "short");
         assert_eq!(broken("a bc defghi", 4), ["a bc", "defg", "hi"]);
         assert_eq!(broken("1\u{202f}000 b", 5), ["1\u{202f}000", "b"]);
+        assert_eq!(broken("CPUs 1-127,129-255,257 of", 10), ["CPUs", "1-127,", "129-255,", "257 of"]);
+        assert_eq!(broken("/sys/devices/system", 13), ["/sys/devices/", "system"]);
+        assert_eq!(broken_at_blanks("a bc defghi", 4), ["a bc", "defghi"]);
         assert!(!wrap("note: \u{1b}[2J").contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_text_is_not_clipped_within_a_number() {
+        assert_eq!(clipped("CPUs 1-127,129-255", 16), "CPUs 1-127,…");
+        assert_eq!(clipped("CPUs 1-127,129-255", 18), "CPUs 1-127,129-255");
+        assert_eq!(clipped("interrupts 100, 101", 18), "interrupts 100, …");
+        assert_eq!(clipped("a, bcdefghijklmnop", 14), "a, bcdefghijk…");
+        assert!(!clipped("\u{1b}[2J", 80).contains('\u{1b}'));
     }
 
     #[test]

@@ -82,7 +82,11 @@ impl Evidence {
     pub fn new(file: impl Into<String>, value: impl AsRef<str>) -> Self {
         let value = value.as_ref().trim();
         let value = match value.char_indices().nth(Self::LONGEST) {
-            Some((end, _)) => format!("{}…", &value[..end]),
+            // a list of numbers is not cut within one
+            Some((end, _)) => {
+                let end = value[..end].rfind([' ', ',']).filter(|at| *at > end / 4).map_or(end, |at| at + 1);
+                format!("{}…", &value[..end])
+            }
             None if value.is_empty() => "(empty)".into(),
             None => value.to_owned(),
         };

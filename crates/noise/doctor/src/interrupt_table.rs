@@ -35,29 +35,23 @@ pub(crate) struct Row {
 impl InterruptTable {
     pub(crate) fn read(root: &Root, job: &CpuSet) -> Result<Self, Unread> {
         let text = root.read_up_to(TABLE, MAX_TABLE)?;
-        // a set in a tree is slow for each of millions of counts
-        let mut is_of_job = vec![false; CpuSet::LIMIT];
-        for cpu in job.iter().filter(|&cpu| cpu < CpuSet::LIMIT) {
-            is_of_job[cpu] = true;
-        }
-        let row = |interrupt: interrupts::Interrupt<'_>| {
+        let row = |interrupt: interrupts::Interrupt<'_, interrupts::Totals>| {
             let number = interrupt.label.parse().ok()?;
-            let on_job = interrupt.counts.iter().filter(|(cpu, _)| is_of_job.get(*cpu) == Some(&true));
             let names = interrupt.names();
             let handlers = names.split(", ").filter(|n| !n.is_empty()).map(str::to_owned).collect();
             Some((
                 number,
                 Row {
-                    on_job: on_job.fold(0, |sum, (_, n)| sum.saturating_add(*n)),
-                    arrived_on: interrupt.counts.iter().filter(|(_, n)| *n > 0).count(),
-                    columns: interrupt.counts.len(),
+                    on_job: interrupt.counts.on_cpus,
+                    arrived_on: interrupt.counts.arrived_on,
+                    columns: interrupt.counts.columns,
                     chip: interrupt.chip(),
                     hardware_number: interrupt.hardware_number(),
                     handlers,
                 },
             ))
         };
-        Ok(Self(interrupts::parse(&text).filter_map(row).collect()))
+        Ok(Self(interrupts::totals(&text, job).filter_map(row).collect()))
     }
 
     /// The row of the interrupt `number`.

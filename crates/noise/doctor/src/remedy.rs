@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Remedies as data: a program can apply a [`Change`] and undo it, a person can paste its command.
 
+use std::slice;
+
 use colony_node::cpu::CpuSet;
 use colony_node::task::TaskId;
 use serde::{Deserialize, Serialize};
@@ -99,6 +101,9 @@ pub enum Change {
         file: String,
         /// The line.
         line: String,
+        /// Lines of the file now that it takes the place of, whole; each that is there several times as often.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        replaces: Vec<String>,
         /// Program and arguments.
         reload: Vec<String>,
     },
@@ -245,8 +250,9 @@ impl Change {
             Self::KernelParameter { parameter, replaces: Some(old) } => {
                 vec![format!("# on the kernel command line, replace {old}, then reboot: {parameter}")]
             }
-            Self::Line { file, line, reload } => {
-                vec![format!("printf '%s\\n' {} >> {}", quote(line), quote(file)), shell(reload)]
+            Self::Line { file, line, replaces, reload } => {
+                let remove = (!replaces.is_empty()).then(|| remove_lines(file, replaces));
+                remove.into_iter().chain([append_lines(file, slice::from_ref(line)), shell(reload)]).collect()
             }
         }
     }
@@ -285,16 +291,25 @@ impl Change {
             Self::KernelParameter { parameter, replaces: Some(old) } => {
                 vec![format!("# on the kernel command line, replace {parameter}, then reboot: {old}")]
             }
-            Self::Line { file, line, reload } => {
-                // -x: the whole line; -F: as it stands
-                let keep = format!("grep -vxF {} {}", quote(line), quote(file));
-                vec![
-                    format!("{keep} > /run/colony-line; cat /run/colony-line > {}", quote(file)),
-                    shell(reload),
-                ]
+            Self::Line { file, line, replaces, reload } => {
+                let restore = (!replaces.is_empty()).then(|| append_lines(file, replaces));
+                let remove = remove_lines(file, slice::from_ref(line));
+                [remove].into_iter().chain(restore).chain([shell(reload)]).collect()
             }
         }
     }
+}
+
+fn append_lines(file: &str, lines: &[String]) -> String {
+    format!("printf '%s\\n' {} >> {}", shell(lines), quote(file))
+}
+
+/// Takes lines out of a file, which keeps its owner and mode.
+fn remove_lines(file: &str, lines: &[String]) -> String {
+    let patterns: Vec<String> = lines.iter().map(|line| format!("-e {}", quote(line))).collect();
+    // -x: the whole line; -F: as it stands
+    let keep = format!("grep -vxF {} {}", patterns.join(" "), quote(file));
+    format!("{keep} > /run/colony-line; cat /run/colony-line > {}", quote(file))
 }
 
 fn bind_command(task: &TaskNow, cpus: &CpuSet) -> String {

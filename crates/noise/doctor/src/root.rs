@@ -11,12 +11,11 @@ use std::fs::File;
 use std::io::Read;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{FileStat, Mode, fstat};
 
 /// Largest file that is read, bytes.
 pub const MAX_FILE: u64 = 8 << 20;
@@ -136,8 +135,7 @@ impl Root {
 
     fn read_bytes(&self, file: &str, most: u64) -> Result<Vec<u8>, Unread> {
         let found = self.resolve(file, OFlag::empty())?;
-        let meta = metadata(&found, file)?;
-        if !meta.is_file() {
+        if status(&found, file)?.st_mode & libc::S_IFMT != libc::S_IFREG {
             return Err(Unread::NotAFile(file.to_owned()));
         }
         let mut bytes = Vec::new();
@@ -227,7 +225,7 @@ impl Root {
     /// [`Unread`].
     pub fn has_write_bit(&self, file: &str) -> Result<bool, Unread> {
         let found = self.resolve(file, OFlag::empty())?;
-        Ok(metadata(&found, file)?.permissions().mode() & 0o222 != 0)
+        Ok(status(&found, file)?.st_mode & 0o222 != 0)
     }
 
     /// A path descriptor of what `path` names.
@@ -259,10 +257,8 @@ fn own_path(found: &OwnedFd) -> String {
     format!("/proc/self/fd/{}", found.as_raw_fd())
 }
 
-fn metadata(found: &OwnedFd, file: &str) -> Result<std::fs::Metadata, Unread> {
-    let copy = found.try_clone().map_err(|e| Unread::Other { file: file.into(), reason: e.to_string() })?;
-    let meta = File::from(copy).metadata();
-    meta.map_err(|e| Unread::Other { file: file.into(), reason: e.to_string() })
+fn status(found: &OwnedFd, file: &str) -> Result<FileStat, Unread> {
+    fstat(found).map_err(|e| Unread::Other { file: file.into(), reason: e.desc().to_owned() })
 }
 
 fn unread(file: &str, error: Errno) -> Unread {

@@ -56,7 +56,12 @@ fn examination() -> Examination {
         apply: words(&["swapoff", "/dev/a b"]),
         undo: Some(words(&["swapon", "/dev/a b"])),
     };
-    let line = Change::Line { file: "/etc/x".into(), line: "y".into(), reload: words(&["true"]) };
+    let line = Change::Line {
+        file: "/etc/x".into(),
+        line: "y".into(),
+        replaces: Vec::new(),
+        reload: words(&["true"]),
+    };
     Examination {
         host: None,
         kernel: None,

@@ -2,6 +2,7 @@
 //! Every table of results that are as wide as they get: at most 80 columns, and no name from elsewhere can draw
 //! on the terminal.
 
+mod doctor;
 mod jobs;
 mod measurement;
 mod noise;

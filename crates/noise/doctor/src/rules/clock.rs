@@ -83,6 +83,7 @@ pub(super) fn tai_offset(node: &Node) -> Checked {
     let line = Change::Line {
         file: chrony_file(node).into(),
         line: "leapsectz right/UTC".into(),
+        replaces: Vec::new(),
         reload: vec!["systemctl".into(), "restart".into(), unit.unwrap_or_else(|| chrony_unit(node).into())],
     };
     Finding::new(

@@ -174,7 +174,8 @@ fn daemon(node: &Node, name: &str, seen: &crate::node::ThreadSeen, tasks: &[&Pro
     let starters: Vec<String> = programs.iter().filter_map(Program::starter).collect();
     if !starters.is_empty() {
         finding = finding.advice(format!(
-            "Its processes live for less than a minute, so the remedy binds the program that starts them: {}.",
+            "Its processes live for less than a minute, so the remedy binds the {} them: {}.",
+            if starters.len() == 1 { "program that starts" } else { "programs that start" },
             starters.join(", ")
         ));
     }

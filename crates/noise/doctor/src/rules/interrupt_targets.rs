@@ -23,6 +23,17 @@ pub(super) fn numbers(irqs: &[&Irq]) -> String {
     format!("{}{more}", shown.join(", "))
 }
 
+/// The interrupts in a sentence: `interrupt 24`, `interrupts 24, 25`.
+pub(super) fn named(irqs: &[&Irq]) -> String {
+    let noun = if irqs.len() == 1 { "interrupt" } else { "interrupts" };
+    format!("{noun} {}", numbers(irqs))
+}
+
+/// The verb behind [`named`].
+pub(super) fn is_or_are(irqs: &[&Irq]) -> &'static str {
+    if irqs.len() == 1 { "is" } else { "are" }
+}
+
 /// Spare CPUs, and the interrupts that may go to all of them. The kernel sends each to the one that has the fewest (x86:
 /// `kernel/irq/matrix.c`; Arm's GIC with ITS: `its_select_cpu`).
 struct Target<'a> {
@@ -108,9 +119,10 @@ impl<'a> Targets<'a> {
     pub(super) fn advice(&self) -> Vec<String> {
         let far = self.without_spare.iter().map(|WithoutSpare { numa_node, irqs }| {
             format!(
-                "No CPU of NUMA node {numa_node} is spare, so interrupts {} of its devices go to CPUs of other nodes: leave a \
-                 core of each node to the system (colony run --spare-cores 1/numa).",
-                numbers(irqs)
+                "No CPU of NUMA node {numa_node} is spare, so {} of its devices {} to CPUs of other nodes: leave a core of \
+                 each node to the system (colony run --spare-cores 1/numa).",
+                named(irqs),
+                if irqs.len() == 1 { "goes" } else { "go" }
             )
         });
         let is_crowded = |t: &&Target<'_>| t.irqs.len() + t.others > t.cpus.len() * VECTORS;

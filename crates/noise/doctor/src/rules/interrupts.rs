@@ -10,7 +10,7 @@ use crate::remedy::{Change, Remedy, mask};
 use crate::root::Unread;
 use crate::touches::{Pattern, Touches};
 
-use super::interrupt_targets::{NAMED, Targets, numbers};
+use super::interrupt_targets::{NAMED, Targets, is_or_are, named, numbers};
 use super::lists;
 
 fn finding(irqs: &[&Irq], level: Level, title: String) -> Finding {
@@ -27,10 +27,15 @@ fn finding(irqs: &[&Irq], level: Level, title: String) -> Finding {
 fn not_collected(numbers: &[u32]) -> String {
     let shown: Vec<String> = numbers.iter().take(NAMED).map(u32::to_string).collect();
     let more = if numbers.len() > NAMED { " and more" } else { "" };
-    format!(
-        "interrupts {}{more} are not known: {TABLE} or their files in /proc/irq were not collected",
-        shown.join(", ")
-    )
+    match &shown[..] {
+        [one] => {
+            format!("interrupt {one} is not known: {TABLE} or its files in /proc/irq were not collected")
+        }
+        _ => format!(
+            "interrupts {}{more} are not known: {TABLE} or their files in /proc/irq were not collected",
+            shown.join(", ")
+        ),
+    }
 }
 
 /// Interrupts that can be moved to other CPUs.
@@ -38,8 +43,11 @@ pub(super) fn movable(node: &Node) -> Checked {
     let OnJob { irqs, elsewhere, unknown, .. } = node.interrupts()?;
     let placed = |placement| -> Vec<&Irq> { irqs.iter().filter(|irq| irq.placement == placement).collect() };
     let (irqs, fixed) = (placed(Placement::Movable), placed(Placement::Fixed));
-    let fixed =
-        (!fixed.is_empty()).then(|| format!("{} belong to their CPUs and cannot be moved", numbers(&fixed)));
+    let fixed = match fixed.len() {
+        0 => None,
+        1 => Some(format!("{} belongs to its CPU and cannot be moved", numbers(&fixed))),
+        _ => Some(format!("{} belong to their CPUs and cannot be moved", numbers(&fixed))),
+    };
     if irqs.is_empty() && !unknown.is_empty() {
         return Outcome::undecided(not_collected(unknown));
     }
@@ -47,7 +55,7 @@ pub(super) fn movable(node: &Node) -> Checked {
         let value = "no movable interrupt is sent to the job's CPUs";
         return Outcome::passed("/proc/irq", fixed.map_or(value.into(), |fixed| format!("{value}; {fixed}")));
     }
-    let title = format!("Device interrupts {} are sent to the job's CPUs.", numbers(&irqs));
+    let title = format!("Device {} {} sent to the job's CPUs.", named(&irqs), is_or_are(&irqs));
     let busy = irqs.iter().any(|irq| irq.count.is_none_or(|n| n > 0));
     let mut finding = finding(&irqs, if busy { Level::Medium } else { Level::Low }, title);
     if let Some(fixed) = fixed {
@@ -60,10 +68,8 @@ pub(super) fn movable(node: &Node) -> Checked {
     let targets = Targets::choose(node, &irqs, rest).beside(elsewhere);
     let remedy = Remedy::new(targets.changes(), &targets.risk());
     let keep = format!(
-        "irqaffinity={rest} on the kernel command line, and IRQBALANCE_BANNED_CPULIST={} in {} if irqbalance runs (it moves \
-         interrupts back)",
-        node.job,
-        super::irqbalance::configuration(node)
+        "irqaffinity={rest} on the kernel command line, and {} if irqbalance runs (it moves interrupts back)",
+        super::irqbalance::line_and_file(node)
     );
     let finding = finding
         .remedy(remedy.keep(keep))
@@ -82,7 +88,7 @@ pub(super) fn managed(node: &Node) -> Checked {
         return Outcome::passed("/proc/irq", "no managed interrupt is sent to the job's CPUs");
     }
     let title =
-        format!("Managed interrupts {} are sent to the job's CPUs and cannot be moved.", numbers(&irqs));
+        format!("Managed {} {} sent to the job's CPUs and cannot be moved.", named(&irqs), is_or_are(&irqs));
     let alone = irqs.iter().all(|irq| irq.is_confined_to_job());
     let finding = finding(&irqs, Level::Low, title);
     if alone || node.elsewhere().is_none() {

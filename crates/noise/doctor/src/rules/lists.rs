@@ -150,7 +150,8 @@ fn with_job(node: &Node, now: &CpuSet) -> Result<(CpuSet, Option<String>), Propo
     }
     if node.job.iter().chain(node.rest.iter()).all(|cpu| all.contains(cpu)) {
         return Err(Proposal::by_hand(format!(
-            "{now} and the job's CPUs are all CPUs of the node: leave at least one to the system."
+            "{} and the job's CPUs are all CPUs of the node: leave at least one to the system.",
+            now.named()
         )));
     }
     Ok((all, advice))

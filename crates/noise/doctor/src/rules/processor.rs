@@ -50,9 +50,10 @@ pub(super) fn smt(node: &Node) -> Checked {
     };
     let sharing: CpuSet = sharing.into_iter().collect();
     let title = format!(
-        "{} of the job and {} share cores, and the latter may run other work.",
+        "{} of the job and {} share {}, and the latter may run other work.",
         sharing.named(),
-        outside.named()
+        outside.named(),
+        if sharing.len() == 1 { "a core" } else { "cores" }
     );
     let finding = Finding::new(Level::Medium, title).seen(file, value);
     if outside.contains(0) {

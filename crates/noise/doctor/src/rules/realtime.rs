@@ -168,8 +168,9 @@ pub(super) fn tasks(node: &Node) -> Checked {
     names.dedup();
     let shown = names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
     let more = if names.len() > NAMED { format!(" and {} more", names.len() - NAMED) } else { String::new() };
+    let subject = if found.movable.len() == 1 { "A real-time task" } else { "Real-time tasks" };
     let mut finding =
-        Finding::new(Level::Medium, format!("Real-time tasks may run on the job's CPUs: {shown}{more}."))
+        Finding::new(Level::Medium, format!("{subject} may run on the job's CPUs: {shown}{more}."))
             .seen(
                 first.file("stat"),
                 format!("{} ({}, priority {})", first.name, first.class(), first.priority),

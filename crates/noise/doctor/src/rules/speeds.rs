@@ -141,14 +141,22 @@ fn report(level: Level, classes: Vec<Class>) -> Finding {
     let more = classes.len().saturating_sub(NAMED);
     let finding =
         classes.into_iter().take(NAMED).fold(Finding::new(level, title), |f, c| f.seen(c.file, c.value));
-    let finding = if more > 0 { finding.seen(CPU, format!("{more} more classes of CPUs")) } else { finding };
+    let finding = if more > 0 {
+        finding.seen(CPU, format!("{more} more {} of CPUs", if more == 1 { "class" } else { "classes" }))
+    } else {
+        finding
+    };
     finding.advice(advice)
 }
 
 /// If each CPU has the same share of the work, CPUs do their number times the speed of the slowest of them.
 fn advice(classes: &[Class]) -> String {
     let Some(fastest) = classes.first() else { return String::new() };
-    let one_class = format!("A job that must not wait for slower CPUs takes {0} (--cpus {0}).", fastest.cpus);
+    let one_class = format!(
+        "A job that must not wait for slower CPUs takes {} (--cpus {}).",
+        fastest.cpus.named(),
+        fastest.cpus
+    );
     let (mut count, mut best, mut best_work) = (0u64, 0, 0u64);
     for (place, class) in classes.iter().enumerate() {
         let Some(speed) = class.speed else { return one_class };
@@ -165,7 +173,10 @@ fn advice(classes: &[Class]) -> String {
              speeds sooner still. {one_class}"
         ),
         false => {
-            format!("By these figures, equal shares of work are done soonest on {cpus} (--cpus {cpus}).")
+            format!(
+                "By these figures, equal shares of work are done soonest on {} (--cpus {cpus}).",
+                cpus.named()
+            )
         }
     }
 }

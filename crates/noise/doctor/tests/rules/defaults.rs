@@ -46,7 +46,7 @@ fn the_default_cpus_are_those_that_an_administrator_has_set_apart() {
 #[test]
 fn the_offending_thread_is_named_with_its_core() {
     let finding = node_with_threads(&[]).finding_for("1-7", "smt");
-    assert!(finding.title.starts_with("CPU 4 of the job and CPU 0 share cores,"), "{}", finding.title);
+    assert!(finding.title.starts_with("CPU 4 of the job and CPU 0 share a core,"), "{}", finding.title);
     assert_eq!(finding.evidence[0].file, "/sys/devices/system/cpu/cpu4/topology/thread_siblings_list");
 }
 

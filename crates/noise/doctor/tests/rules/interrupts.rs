@@ -1,13 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Interrupts are called movable only if the kernel lets root move them, and irqbalance spares only what its configuration says.
-
-use colony_doctor::Level;
-
-use colony_node::cpu::CpuSet;
+//! Interrupts are called movable only if the kernel lets root move them.
 
 use crate::node::{Made, Ruled};
 
-const IRQBALANCE: &str = "77 (irqbalance) S 1 77 77 0 -1 4194560 1 0 0 0 1 1 0 0 20 0 1 0 100 1000 10 1 1 1 1 1 1 1 0 0 0 0 0 0 17 1 0 0 0 0 0 1 1 1 1 1 1 1 0\n";
 const HEADER: &str = "           CPU0       CPU1       CPU2       CPU3\n";
 
 /// A node with the rows of `/proc/interrupts`; each is a number, its CPUs, and the text behind its counts.
@@ -43,6 +38,13 @@ fn interrupts_that_are_private_to_a_cpu_are_neither_movable_nor_managed() {
             assert!(matches!(made.rule("irq-managed"), Ruled::Passed), "{text}");
         }
     }
+    // alone, one is not several
+    let mixed = node(&[(24, "1", "GICv3  30 Level     arch_timer"), (25, "1", "GICv3  55 Level     mmc0")]);
+    let finding = mixed.finding("irq-movable");
+    assert_eq!(finding.title, "Device interrupt 25 is sent to the job's CPUs.");
+    assert!(finding.evidence.iter().any(|e| e.value == "24 belongs to its CPU and cannot be moved"));
+    let disk = node(&[(26, "2", "PCI-MSI 2-edge  nvme0q2")]).finding("irq-managed");
+    assert_eq!(disk.title, "Managed interrupt 26 is sent to the job's CPUs and cannot be moved.");
     // a controller that nobody knows here
     assert!(matches!(node(&[(24, "0-3", "NEW-CHIP 7 Level timer")]).rule("irq-movable"), Ruled::Passed));
     for text in ["GICv3  55 Level     mmc0", "xen-dyn    -event     eth0", "IO-APIC    9-fasteoi   acpi"] {
@@ -60,7 +62,7 @@ fn queues_that_divide_the_cpus_are_managed_whatever_their_driver() {
         let made = node(&rows);
         assert!(made.finding("irq-managed").title.contains("101, 102, 103"), "{name}");
         // the first one may go to every CPU
-        assert!(made.finding("irq-movable").title.contains("interrupts 100 "), "{name}");
+        assert!(made.finding("irq-movable").title.contains("interrupt 100 is"), "{name}");
         // drivers suggest CPUs for interrupts that root may move
         made.put("/proc/irq/102/affinity_hint", "4\n");
         assert!(matches!(made.rule("irq-managed"), Ruled::Passed), "{name}");
@@ -96,60 +98,6 @@ fn an_interrupt_of_which_nobody_has_collected_the_handler_is_not_known() {
     // the mask stands for the list
     let mask = Made::new(&[("/proc/irq/24/smp_affinity", "2\n"), ("/proc/irq/24/eth0/x", "")]);
     assert!(matches!(mask.rule("irq-movable"), Ruled::Found(_)));
-}
-
-#[test]
-fn a_ban_protects_the_cpus_that_it_names() {
-    const FILE: &str = "/etc/default/irqbalance";
-    let made = Made::new(&[("/proc/77/stat", IRQBALANCE)]);
-    for (text, open) in [
-        ("IRQBALANCE_BANNED_CPULIST=3\n", "1-2"),
-        ("IRQBALANCE_BANNED_CPULIST=1-3\nIRQBALANCE_BANNED_CPULIST=1\n", "2-3"),
-        ("IRQBALANCE_BANNED_CPUS=0000000c\n", "1"),
-        ("IRQBALANCE_BANNED_CPULIST=3\nIRQBALANCE_BANNED_CPUS=e\n", "1-2"),
-        ("#IRQBALANCE_BANNED_CPULIST=1-3\n", "1-3"),
-    ] {
-        made.put(FILE, text);
-        let finding = made.finding("irqbalance");
-        let open: CpuSet = open.parse().expect("a list");
-        assert!(finding.title.contains(&format!("to {} of", open.named())), "{text}: {}", finding.title);
-        let commands = finding.remedies[0].commands();
-        assert!(commands[0].contains("IRQBALANCE_BANNED_CPULIST=1-3"), "{commands:?}");
-    }
-    made.put(FILE, "IRQBALANCE_BANNED_CPULIST=1-x\n");
-    assert!(matches!(made.rule("irqbalance"), Ruled::Undecided(why) if why.contains("1-x")));
-    // the environment of the process is what it started with
-    made.put("/proc/77/environ", "PATH=/bin\0IRQBALANCE_BANNED_CPULIST=1-3\0");
-    assert!(matches!(made.rule("irqbalance"), Ruled::Passed));
-}
-
-#[test]
-fn a_ban_ends_the_protection_of_isolated_cpus() {
-    let made = Made::new(&[("/proc/77/stat", IRQBALANCE), ("/sys/devices/system/cpu/isolated", "1-3\n")]);
-    assert!(matches!(made.rule("irqbalance"), Ruled::Passed));
-    made.put("/etc/default/irqbalance", "IRQBALANCE_BANNED_CPULIST=0\n");
-    let finding = made.finding("irqbalance");
-    assert!(finding.level == Level::Low && finding.advice.is_some_and(|a| a.contains("replaces")));
-}
-
-#[test]
-fn the_line_goes_into_the_file_that_the_unit_reads() {
-    let written = |files: &[(&str, &str)]| {
-        let made = Made::new(&[("/proc/77/stat", IRQBALANCE)]);
-        files.iter().for_each(|(file, text)| made.put(file, text));
-        made.finding("irqbalance").remedies[0].commands().join("; ")
-    };
-    let red_hat = ("/etc/os-release", "ID=\"rocky\"\nID_LIKE=\"rhel centos fedora\"\n");
-    assert!(written(&[red_hat, ("/etc/default/irqbalance", "")]).contains(">> /etc/sysconfig/irqbalance"));
-    assert!(written(&[("/etc/os-release", "ID=debian\n")]).contains(">> /etc/default/irqbalance"));
-    assert!(written(&[("/etc/sysconfig/irqbalance", "")]).contains(">> /etc/sysconfig/irqbalance"));
-    let unit = (
-        "/usr/lib/systemd/system/irqbalance.service",
-        "[Service]\nEnvironmentFile=-/usr/lib/x\nEnvironmentFile=-/etc/site.env\n",
-    );
-    assert!(written(&[red_hat, unit]).contains(">> /etc/site.env"));
-    let group = ("/proc/77/cgroup", "0::/system.slice/site-irq.service\n");
-    assert!(written(&[group]).ends_with("systemctl restart site-irq.service"));
 }
 
 #[test]

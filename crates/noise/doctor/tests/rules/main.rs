@@ -6,6 +6,7 @@ mod cases;
 mod cheapness;
 mod defaults;
 mod interrupts;
+mod irqbalance;
 mod isolation;
 mod known;
 mod node;

@@ -24,7 +24,7 @@ fn the_cpus_of_each_class_are_named() {
     let seen: Vec<&str> = finding.evidence.iter().map(|e| e.value.as_str()).collect();
     assert_eq!(seen, ["1024 on CPUs 0-3", "400 on CPUs 4-7"]);
     // 4 times 1024 is more than 8 times 400
-    assert!(finding.advice.is_some_and(|a| a.contains("soonest on 0-3 (--cpus 0-3)")));
+    assert!(finding.advice.is_some_and(|a| a.contains("soonest on CPUs 0-3 (--cpus 0-3)")));
     // a job on the CPUs of one class
     assert!(matches!(made.rule_for("4-7", "unequal-cpus"), Ruled::Passed));
 }
