@@ -18,6 +18,7 @@ pub mod memory;
 pub mod parent;
 pub mod pidfd;
 pub mod privilege;
+pub mod process_user;
 pub mod record;
 pub mod rights;
 pub mod task;

@@ -105,7 +105,7 @@ impl Ciod {
     }
 
     /// Starts the proxy of a node that shares no memory with this machine: a process that speaks with it by frames and
-    /// plays it towards the workers. It has the rights of nobody, and ends with the value that is returned.
+    /// plays it towards the workers. It has a user of its own without rights, and ends with the value that is returned.
     ///
     /// # Errors
     /// If the process cannot be started.

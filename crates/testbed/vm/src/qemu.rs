@@ -11,6 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use colony_node::descriptor::close_on_exec_from;
 use colony_node::parent;
+use colony_node::process_user::ProcessUser;
 use command_fds::{CommandFdExt as _, FdMapping};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -30,12 +31,9 @@ pub const FIRST_FD: i32 = 3;
 /// Options of QEMU's own seccomp filter, which denies other programs, other identities, other priorities.
 const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 
-/// User and group of an emulator that root starts.
-const NOBODY: u32 = 65534;
-
 /// An emulator to be started, with these descriptors from [`FIRST_FD`] on and no others, and pipes for what it says. It is
-/// killed when the thread ends that starts it. If the caller is root, the emulator runs as nobody: files that it opens
-/// by name must be readable by all.
+/// killed when the thread ends that starts it. If the caller is root, the emulator runs as a [user of its own](ProcessUser): files
+/// that it opens by name must be readable by all.
 ///
 /// # Errors
 /// Descriptors that cannot be passed on; acceleration that only root may use.
@@ -66,8 +64,8 @@ pub fn command(arguments: Vec<String>, fds: impl IntoIterator<Item = OwnedFd>) -
 
 /// Identity of an emulator.
 struct Confinement {
-    /// Becomes nobody: the caller is root.
-    nobody: bool,
+    /// The user that it becomes, if the caller is root.
+    user: Option<ProcessUser>,
     /// The group that may use acceleration, if it is asked for.
     group: Option<Gid>,
     /// The process whose end ends the emulator.
@@ -76,17 +74,18 @@ struct Confinement {
 
 impl Confinement {
     fn new(arguments: &[String]) -> Result<Self, VmError> {
-        let nobody = geteuid().is_root();
+        let user = geteuid().is_root().then(ProcessUser::here);
         let kvm = arguments.windows(2).any(|two| two[0] == "-accel" && two[1].starts_with("kvm"));
-        let group = if nobody && kvm { kvm_group()? } else { None };
-        Ok(Self { nobody, group, parent: getpid() })
+        let group = if user.is_some() && kvm { kvm_group()? } else { None };
+        Ok(Self { user, group, parent: getpid() })
     }
 
     /// Gives up what the caller may do, in a process that is about to become the emulator.
     fn enter(&self) -> io::Result<()> {
-        if self.nobody {
+        if let Some(user) = self.user {
             setgroups(self.group.as_slice())?;
-            let (uid, gid) = (Uid::from_raw(NOBODY), Gid::from_raw(NOBODY));
+            let own = user.of(std::process::id());
+            let (uid, gid) = (Uid::from_raw(own), Gid::from_raw(own));
             setresgid(gid, gid, gid)?;
             setresuid(uid, uid, uid)?;
         }
@@ -105,7 +104,7 @@ fn kvm_group() -> Result<Option<Gid>, VmError> {
         (0o006, ..) => Ok(None),
         (_, 0o060, gid @ 1..) => Ok(Some(Gid::from_raw(gid))),
         _ => Err(VmError::Wrong(format!(
-            "only root may open {KVM}, and emulators run as nobody: give it to a group \
+            "only root may open {KVM}, and emulators run as users without rights: give it to a group \
              (chgrp kvm {KVM}; chmod g+rw {KVM}), or run without KVM"
         ))),
     }
@@ -163,7 +162,7 @@ pub fn seal(file: &File, seal: Seal) -> Result<(), VmError> {
     fcntl(file, FcntlArg::F_ADD_SEALS(seals)).map(drop).map_err(VmError::os("sealing a file in memory"))
 }
 
-/// A file as an emulator that is nobody can open it by its descriptor: itself if all may read it, else a copy in memory.
+/// A file as an emulator without rights can open it by its descriptor: itself if all may read it, else a copy in memory.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -227,7 +226,7 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(status(pid, "NoNewPrivs").as_deref(), Some("1"));
-        let uid = if geteuid().is_root() { NOBODY } else { geteuid().as_raw() };
+        let uid = if geteuid().is_root() { ProcessUser::here().of(pid) } else { geteuid().as_raw() };
         assert_eq!(status(pid, "Uid"), Some(uid.to_string()));
         if geteuid().is_root() {
             assert_eq!(status(pid, "Groups").as_deref(), Some(""));
@@ -239,6 +238,24 @@ mod tests {
         assert!(links.iter().any(|l| l.to_string_lossy().contains("memfd:given")), "{links:?}");
         child.kill().expect("ours");
         child.wait().expect("ours");
+    }
+
+    #[test]
+    fn no_two_emulators_of_root_have_one_user() {
+        if let Some(reason) = crate::testing::missing() {
+            colony_testing::skip(reason);
+            return;
+        }
+        let start = || {
+            let arguments = ["-machine", "none", "-nodefaults", "-display", "none", "-S"];
+            spawn(command(arguments.map(Into::into).into(), []).expect("a command")).expect("QEMU starts")
+        };
+        let mut emulators = [start(), start()];
+        let users = emulators.each_ref().map(|child| [status(child.id(), "Uid"), status(child.id(), "Gid")]);
+        for child in &mut emulators {
+            child.kill().and_then(|()| child.wait()).expect("ours");
+        }
+        assert_eq!(users[0] != users[1], geteuid().is_root(), "{users:?}");
     }
 
     #[test]

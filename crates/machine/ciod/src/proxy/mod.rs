@@ -2,7 +2,7 @@
 //! The proxy of a node that shares no memory with this machine.
 //!
 //! It speaks with the node by frames ([`colony_fship::frame`]) and plays it towards the workers of its jobs, over an
-//! ordinary window: to a worker, all nodes are the same. It is a process of its own that nobody owns: it touches the
+//! ordinary window: to a worker, all nodes are the same. It is a process with a user of its own: it touches the
 //! window, the bells and one socket, and what a node sends can only change what any node may change.
 
 mod link;
@@ -16,6 +16,7 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::path::Path;
 use std::process::{Child, ExitCode};
 
+use colony_node::process_user::ProcessUser;
 use nix::unistd::{getegid, geteuid};
 use serde::{Deserialize, Serialize};
 
@@ -27,9 +28,6 @@ use crate::worker::window::Window;
 use crate::{NodeLink, helper};
 pub use network::{Network, PROXY_ADDRESS};
 use relay::Relay;
-
-/// The user and the group without rights.
-const NOBODY: u32 = 65534;
 
 /// The first message to the process; window, bells and socket follow.
 #[derive(Serialize, Deserialize)]
@@ -113,7 +111,7 @@ pub fn proxy_main() -> ExitCode {
     }
 }
 
-/// Hears of the node, becomes nobody, and only then maps the window.
+/// Hears of the node, becomes a user of its own, and only then maps the window.
 fn prepare() -> io::Result<Relay> {
     helper::ignore(&[libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT, libc::SIGHUP, libc::SIGTSTP]);
     let control = helper::socket()?;
@@ -121,8 +119,10 @@ fn prepare() -> io::Result<Relay> {
     let [memory, bell, socket] = control::receive_fds(&control)?;
     let bells = control::receive_fds(&control)?;
     let root = geteuid().is_root();
-    let who = |own: u32| if root { NOBODY } else { own };
-    let (uid, gid) = (who(geteuid().as_raw()), who(getegid().as_raw()));
+    let (uid, gid) = match root {
+        true => [ProcessUser::here().of(std::process::id()); 2].into(),
+        false => (geteuid().as_raw(), getegid().as_raw()),
+    };
     identity::take(&Identity { uid, gid, groups: Vec::new(), take: root }, &Files::Host)
         .map_err(io::Error::other)?;
     filter::enter()?;

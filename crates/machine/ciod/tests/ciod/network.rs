@@ -8,6 +8,7 @@ use std::time::Duration;
 use colony_ciod::{Ciod, Config, Network, Proxy};
 use colony_fship::frame::{Content, HEAD, Head, Side, kind, read};
 use colony_fship::layout::{CHANNELS_AT, HEADER_AT, Header, LARGE_PAGE};
+use colony_node::process_user::ProcessUser;
 use zerocopy::{FromBytes as _, IntoBytes as _};
 
 const WINDOW: u64 = 16 << 20;
@@ -83,7 +84,7 @@ fn invalid_frames_change_nothing() {
 }
 
 #[test]
-fn a_proxy_is_nobody_and_ends_with_its_owner() {
+fn a_proxy_of_root_has_a_user_of_its_own_and_ends_with_its_owner() {
     let (proxy, socket, _node) = proxy();
     socket.send(&frame(kind::HELLO, 0, 0, &[])).expect("it listens");
     acknowledged(&socket, 1);
@@ -98,7 +99,8 @@ fn a_proxy_is_nobody_and_ends_with_its_owner() {
     }
     assert_eq!(line("NoNewPrivs:"), ["1"]);
     if std::fs::metadata("/proc/self").is_ok_and(|m| m.uid() == 0) {
-        assert_eq!((line("Uid:"), line("Gid:")), (vec!["65534".to_owned(); 4], vec!["65534".to_owned(); 4]));
+        let own = vec![ProcessUser::here().of(proxy.pid()).to_string(); 4];
+        assert_eq!((line("Uid:"), line("Gid:")), (own.clone(), own));
         assert!(line("Groups:").is_empty());
     }
     drop(proxy);
