@@ -15,6 +15,11 @@ use crate::units::{count, counted, percent, three, time};
 /// Sources and periods shown; the rest is in the JSON.
 const ROWS: usize = 16;
 
+/// `0.50 s`, and `3.01 ms` of an observation that is shorter than a tenth of a second.
+fn length(seconds: f64) -> String {
+    if seconds < 0.1 { time(seconds * 1e9) } else { format!("{} s", three(seconds)) }
+}
+
 /// A trace's summary, with its periods; `None` if the trace has no instants.
 #[must_use]
 pub fn summary(meta: &TraceMeta, s: &Summary, periodic: Option<&[Finding]>) -> String {
@@ -29,9 +34,9 @@ pub fn summary(meta: &TraceMeta, s: &Summary, periodic: Option<&[Finding]>) -> S
         if nodes.len() > 1 { format!(" of {} nodes", count(nodes.len() as u64)) } else { "".into() };
     let _ = writeln!(
         w,
-        "{}{of_nodes} for {} s, {}; stolen: {}",
+        "{}{of_nodes} for {}, {}; stolen: {}",
         counted(s.cpus as u64, "CPU"),
-        three(s.observed_s),
+        length(s.observed_s),
         // a file of another program may not say which detours it leaves out
         match s.threshold_ns {
             0 => "shortest detour not known".to_owned(),

@@ -5,6 +5,7 @@ use std::fmt::Write;
 
 use colony_measure::wakeups::{DelayPart, Latencies, LongestWakeup, WakeupMeasurement};
 use colony_study::format::{NOT_KNOWN, NOT_SEEN, seen};
+use colony_trace::wakeups::{Quantile, Row, WakeUps};
 
 use crate::table::{self, name, wrap};
 use crate::units::{count, counted, percent, time};
@@ -64,6 +65,42 @@ fn per_cpu(m: &WakeupMeasurement) -> comfy_table::Table {
         t.add_row(latency_row(String::new(), "thread", c.thread.as_ref()));
     }
     t
+}
+
+/// Latencies that another tool measured, as text of at most 80 columns.
+#[must_use]
+pub fn of_other_tool(found: &WakeUps) -> String {
+    let time_s = found.observed_s.map_or_else(String::new, |s| format!(" for {}", time(s * 1e9)));
+    let what = format!("wake-up latencies that {} measured{time_s}; no detours", found.tool);
+    let mut t =
+        table::numbers(&["of", "latency to", "number", "shortest", "median", "99 %", "99.9 %", "longest"], 2);
+    for row in &found.rows {
+        t.add_row(row_of_other_tool(row));
+    }
+    format!("{}\n{}\n", wrap(&what), table::trimmed(&t))
+}
+
+fn row_of_other_tool(row: &Row) -> [String; 8] {
+    let (of, to) = (row.of.clone(), row.latency_to.to_owned());
+    let unknown = || NOT_KNOWN.to_owned();
+    let Some(l) = &row.latencies else {
+        return [of, to, NOT_SEEN.to_owned(), unknown(), unknown(), unknown(), unknown(), unknown()];
+    };
+    let known = |ns: Option<u64>| ns.map_or_else(unknown, |ns| time(ns as f64));
+    let quantile = |quantile: Option<Quantile>| {
+        let Some(q) = quantile else { return unknown() };
+        format!("{}{}", if q.is_lower_bound { "> " } else { "" }, time(q.ns as f64))
+    };
+    [
+        of,
+        to,
+        count(l.count),
+        known(l.min_ns),
+        quantile(l.p50_ns),
+        quantile(l.p99_ns),
+        quantile(l.p999_ns),
+        known(l.max_ns),
+    ]
 }
 
 fn latency_row(cpu: String, to: &str, latencies: Option<&Latencies>) -> [String; 8] {

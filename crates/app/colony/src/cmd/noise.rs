@@ -8,6 +8,7 @@ use colony_time::{DutyCycle, Windows};
 use colony_trace::convert::{self, Format};
 use colony_trace::diff::Diff;
 use colony_trace::summary::Summary;
+use colony_trace::wakeups::WakeUps;
 use colony_trace::{Trace, periodic};
 use colony_view::trace as view;
 use serde::Serialize;
@@ -35,7 +36,7 @@ enum Action {
   colony noise show node.parquet
   colony noise show node.parquet --period 100ms --duty 95%")]
 struct Show {
-    /// The trace, in any format `colony noise convert` reads
+    /// The trace, in any format `colony noise convert` reads, or wake-up latencies of cyclictest or rtla timerlat hist
     trace: PathBuf,
     /// Split it by windows of this period
     #[arg(long, value_parser = ns, value_name = "TIME", requires = "duty")]
@@ -144,7 +145,32 @@ fn convert(a: &Convert) -> anyhow::Result<()> {
     Ok(convert::write(&trace, &a.output, a.to)?)
 }
 
+/// JSON document of `colony noise show --json` for wake-up latencies.
+#[derive(Serialize)]
+struct ShownWakeUps {
+    schema: &'static str,
+    #[serde(flatten)]
+    wakeups: WakeUps,
+}
+
+fn show_wakeups(a: &Show, wakeups: WakeUps) -> anyhow::Result<()> {
+    if a.period.is_some() {
+        return Err(crate::exit::wrong(format!(
+            "--period and --duty divide detours into windows, and {} holds how late threads woke up",
+            a.trace.display()
+        )));
+    }
+    for note in &wakeups.notes {
+        note!("{}: {note}", a.trace.display());
+    }
+    let shown = ShownWakeUps { schema: "colony.noise.wakeups/1", wakeups };
+    super::print(a.json, &shown, |s| colony_view::wakeups::of_other_tool(&s.wakeups))
+}
+
 fn show(a: &Show) -> anyhow::Result<()> {
+    if let Some(wakeups) = colony_trace::wakeups::read(&a.trace)? {
+        return show_wakeups(a, wakeups);
+    }
     let trace: Trace = super::read_trace(&a.trace)?;
     let windows = a
         .period

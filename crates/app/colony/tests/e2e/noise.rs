@@ -209,3 +209,17 @@ fn a_reader_who_has_had_enough_is_no_error() {
         .expect("runs");
     assert!(out.status.success() && out.stderr.is_empty(), "{out:?}");
 }
+
+#[test]
+fn wake_up_latencies_of_other_tools_are_shown_and_not_simulated() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("cyclictest.txt");
+    let rows = "# Histogram\n000001 009900\n000002 000090\n000045 000010\n# Max Latencies: 00045\n";
+    std::fs::write(&path, rows).expect("written");
+    let shown = json(&["noise", "show", "--json", str(&path)]);
+    assert_eq!((&shown["schema"], &shown["tool"]), (&"colony.noise.wakeups/1".into(), &"cyclictest".into()));
+    assert_eq!(shown["rows"][0]["latencies"]["p999_ns"]["ns"], 2000);
+    assert!(text(&["noise", "show", str(&path)]).contains("45.0 µs"));
+    fails(&["noise", "show", str(&path), "--period", "1ms", "--duty", "50%"], 2, "how late threads woke up");
+    fails(&["noise", "fit", str(&path)], 1, "`colony noise show` shows histograms of it");
+}

@@ -4,6 +4,7 @@
 use colony_measure::Attribution;
 use colony_measure::wakeups::{Config, DelayPart, Latencies, LongestWakeup, WakeupMeasurement, WakeupSource};
 use colony_trace::Source;
+use colony_trace::wakeups::{Quantile, Row, WakeUps};
 
 use crate::{HOSTILE, LONG_NS, MANY, WARNING, check, node};
 
@@ -71,4 +72,24 @@ fn wakeups_that_nobody_saw() {
     check(&text);
     assert!(text.contains("not attributed: switched off") && !text.contains("longest:"), "{text}");
     assert_eq!(text.matches("not seen").count(), 2, "{text}");
+}
+
+#[test]
+fn wakeups_that_another_tool_measured() {
+    let at = |ns, is_lower_bound| Some(Quantile { ns, is_lower_bound });
+    let known = colony_trace::wakeups::Latencies {
+        count: MANY,
+        min_ns: Some(LONG_NS),
+        mean_ns: None,
+        p50_ns: at(LONG_NS, false),
+        p99_ns: at(LONG_NS, false),
+        p999_ns: at(LONG_NS, true),
+        max_ns: None,
+    };
+    let row = |of: &str, latencies| Row { of: of.into(), latency_to: "interrupt", latencies };
+    let rows = vec![row("CPU 4095", Some(known)), row("thread 65535", None)];
+    let found = WakeUps { tool: "rtla timerlat", observed_s: Some(1e6), rows, notes: Vec::new() };
+    let text = colony_view::wakeups::of_other_tool(&found);
+    check(&text);
+    assert!(text.contains("> ") && text.contains("no detours"), "{text}");
 }

@@ -4,7 +4,7 @@
 use std::{fmt, path::Path, str::FromStr};
 
 use super::quanta::{self, Benchmark};
-use super::{csv, histogram, hwlat, netgauge, osnoise, other, sched};
+use super::{csv, histogram, hwlat, netgauge, osnoise, other, sched, wakeups};
 use crate::trace::OtherFile;
 use crate::trace::parquet::META_KEY;
 
@@ -150,6 +150,9 @@ impl Content {
         }
         if lines.any(|line| line.starts_with('#') && line.contains("[Histogram log format version")) {
             return Self::Trace(Format::Hdr);
+        }
+        if text.starts_with('{') && wakeups::is_in(text) {
+            return other::of_content(head, text).map_or(Self::Unknown, Self::Other);
         }
         let json = text.strip_prefix(['[', '{']).map(str::trim_start);
         if json.is_some_and(|inside| inside.is_empty() || inside.starts_with(['{', '}', ']', '"'])) {

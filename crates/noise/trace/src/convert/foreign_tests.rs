@@ -61,7 +61,7 @@ fn the_program_of_an_osnoise_trace_of_all_threads_is_no_noise() {
         "osnoise/0-5 [000] d..3. 8.0011: sample_threshold: start 8.001 duration 50 ns interference 0\n";
     let trace = text(&format!("# tracer: osnoise\n{}{sample}", line(0, "hog:9", 900)));
     assert_eq!(by_source(&trace)[0], ("thread:hog".to_owned(), 1, 900_000));
-    assert_eq!(notes(&trace), "");
+    assert!(!notes(&trace).contains("it is taken for the program"), "{}", notes(&trace));
 }
 
 const SAMPLE: &str = "osnoise/0-900 [000] d..h2.. 10.1: sample_threshold: start 10.100000000 duration 3000 ns interference 0\n";
@@ -133,6 +133,14 @@ fn tables_of_other_benchmarks_are_named() {
         ("oslat V 2.40\nTotal runtime: 30 seconds\n", "oslat without its histogram"),
         ("# /dev/cpu_dma_latency set to 0us\npolicy: fifo: loadavg: 0.00\n", "cyclictest"),
         ("hwlatdetect:  test duration 60 seconds\n   detector: tracer\n", "hwlatdetect"),
+        (
+            "           time    cpu  task name                       wait time  sch delay   run time\n",
+            "`perf sched timehist`; print the events themselves: `perf script -F +cpu,+time",
+        ),
+        (
+            "{\"cmdline\": \"cyclictest -q\", \"rt_test_version\": \"2.7\", \"thread\": {}}",
+            "a result of cyclictest; it holds how late threads woke up, and no detours: `colony noise show`",
+        ),
         ("core_i: 0 1\nthreshold(ns): 200 200\n", "sysjitter"),
         ("# tracer: function\n# x\n app-9 [000] d... 5.0: schedule <-x\n", "tracer `function`"),
         (
@@ -345,7 +353,7 @@ fn what_ran_while_events_were_lost_is_not_known() {
     ] {
         let trace = text(&[&program[0], between.as_str(), &program[1]].concat());
         assert_eq!(trace.stolen_ns(), 0, "{between}{:?}", by_source(&trace));
-        assert!(notes(&trace).contains("lack their beginning or their end"), "{}", notes(&trace));
+        assert!(notes(&trace).contains("beginning or"), "{}", notes(&trace));
     }
 }
 

@@ -149,7 +149,7 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 /// `0 00:01:30`: days, hours, minutes and seconds.
-fn days_and_time(text: &str) -> Option<f64> {
+pub(super) fn days_and_time(text: &str) -> Option<f64> {
     let (days, time) = text.trim().split_once(' ')?;
     let parts: Vec<f64> = time.trim().split(':').map(|p| p.parse().ok()).collect::<Option<_>>()?;
     let [hours, minutes, seconds] = parts[..] else { return None };

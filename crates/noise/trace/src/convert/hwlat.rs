@@ -15,6 +15,8 @@
 
 use std::io::BufRead;
 
+use colony_node::cpu::CpuSet;
+
 use super::ftrace::{Losses, Place};
 use super::text::{Header, Lines, decimal};
 use super::traced::Traced;
@@ -33,7 +35,8 @@ pub(super) fn is_in(text: &str) -> bool {
         text.lines().filter(|line| !line.starts_with('#')).filter_map(|line| line.split_once(MARK));
     let mut detected = text.lines().filter_map(detected);
     samples.any(|(prefix, fields)| sample(prefix, fields).is_ok())
-        || text.lines().any(|line| line.starts_with(HWLATDETECT)) && detected.any(|sample| sample.is_ok())
+        || text.lines().any(|line| line.starts_with(HWLATDETECT))
+            && (detected.any(|sample| sample.is_ok()) || text.lines().any(has_no_sample))
 }
 
 /// The first word of a result of `hwlatdetect`.
@@ -62,6 +65,26 @@ fn detected(line: &str) -> Option<Result<(Detour, bool), String>> {
     })
 }
 
+/// True of the line of `hwlatdetect` that says that it saw no detour.
+fn has_no_sample(line: &str) -> bool {
+    field(line, "Samples recorded:") == Some("0")
+}
+
+/// `        CPU list:          0-3`: the CPUs that were looked at.
+fn cpu_list(line: &str) -> Option<CpuSet> {
+    field(line, "CPU list:")?.parse().ok()
+}
+
+/// `        Latency threshold: 10us`: nanoseconds.
+fn threshold_ns(line: &str) -> Option<u64> {
+    field(line, "Latency threshold:")?.strip_suffix("us")?.trim().parse::<u64>().ok()?.checked_mul(1000)
+}
+
+/// What stands behind `name` in a line that begins with it.
+fn field<'a>(line: &'a str, name: &str) -> Option<&'a str> {
+    line.trim().strip_prefix(name).map(str::trim)
+}
+
 /// `hwlatdetect:  test duration 60 seconds`: the seconds.
 fn duration_s(line: &str) -> Option<f64> {
     let words = line.strip_prefix(HWLATDETECT)?.trim().strip_prefix("test duration")?.trim();
@@ -74,8 +97,12 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     let source = trace.source(&Source::Other("hardware".into()))?;
     let (mut traced, mut dropped) = (Traced::default(), 0u64);
     let (mut of_hwlatdetect_s, mut has_unnamed_cpu) = (None, false);
+    let (mut listed, mut is_quiet, mut from_ns) = (None, false, None);
     while let Some(line) = lines.next()? {
         of_hwlatdetect_s = of_hwlatdetect_s.or_else(|| duration_s(&line));
+        listed = listed.or_else(|| cpu_list(&line));
+        is_quiet |= has_no_sample(&line);
+        from_ns = from_ns.or_else(|| threshold_ns(&line));
         if let Some(sample) = detected(&line) {
             let (detour, names_cpu) = sample.map_err(|reason| lines.wrong(reason))?;
             has_unnamed_cpu |= !names_cpu;
@@ -97,7 +124,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         traced.seen.insert(detour.cpu);
         trace.push(Detour { source, ..detour })?;
     }
-    if trace.is_empty() {
+    if trace.is_empty() && !(is_quiet && of_hwlatdetect_s.is_some()) {
         return Err(Problem::Empty(
             "lines of the hwlat tracer: `inner/outer(us): 11/12 ts:1700000483.34 count:6`",
         ));
@@ -108,6 +135,10 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
     traced.check_machines()?;
     let mut stated = header.stated()?;
     stated.observed_s = stated.observed_s.or(of_hwlatdetect_s);
+    stated.threshold_ns = stated.threshold_ns.or(from_ns);
+    if trace.is_empty() || !has_unnamed_cpu {
+        stated.cpus = stated.cpus.or(listed);
+    }
     if has_unnamed_cpu {
         trace.note("the samples do not name their CPU: they are taken for those of CPU 0");
     }

@@ -35,6 +35,7 @@ mod sched;
 mod text;
 mod traced;
 mod unpack;
+pub mod wakeups;
 
 use std::fs::File;
 use std::io::{BufReader, Cursor, Read, Seek};
@@ -43,6 +44,7 @@ use std::path::Path;
 use detect::Content;
 pub use detect::{Format, UnknownName};
 use text::HEAD;
+pub use unpack::unpacked;
 
 use crate::trace::{Problem, Trace, TraceError, parquet};
 
@@ -197,6 +199,8 @@ pub fn fuzz_parse(bytes: &[u8], format: Format) {
 mod chrome_tests;
 #[cfg(test)]
 mod foreign_tests;
+#[cfg(test)]
+mod observation_tests;
 #[cfg(test)]
 mod quanta_tests;
 #[cfg(test)]

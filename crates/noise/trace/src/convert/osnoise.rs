@@ -312,9 +312,14 @@ impl File {
         // the tracer sums up each period of each CPU on which it works
         let has_only_seen = !self.sampled_ns.is_empty();
         let cpus = self.traced.cpus(&self.header, has_only_seen, &mut self.trace);
+        // the tracer's periods are what was observed
+        let observed_s = match has_only_seen {
+            true => Some(span_ns as f64 / 1e9).filter(|s| *s > 0.0),
+            false => Traced::observed_s(&self.header, span_ns, &mut self.trace)?,
+        };
         self.trace.build_foreign(Stated {
             cpus: Some(cpus),
-            observed_s: (span_ns > 0).then_some(span_ns as f64 / 1e9),
+            observed_s,
             start_ns: Some(first_ns),
             lost_events,
             classes: self.header.classes,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Files of other tools that hold no single detours, or that another program has to print or unpack first.
 
+use super::wakeups;
 use crate::trace::OtherFile;
 
 /// How a kind of file begins, or a text in its first lines.
@@ -18,8 +19,8 @@ use Mark::{Comment, Line, Magic, Text};
 
 const RECORD: &str = "it holds no single detours. Record them: `colony measure`, or the kernel's tracepoints with `trace-cmd record -p \
                       osnoise -e osnoise` and `trace-cmd report > trace.txt`";
-const WAKE_UPS: &str = "it holds how late threads woke up, and no detours. Measure with `colony measure`, or record the tracepoints: `trace-cmd record \
-     -p osnoise -e osnoise`";
+const WAKE_UPS: &str = "it holds how late threads woke up, and no detours: `colony noise show` shows histograms of it. Measure detours with \
+                        `colony measure`, or record the tracepoints: `trace-cmd record -p osnoise -e osnoise`";
 const TIMES_OF_MPI: &str =
     "it holds times of MPI operations, and no detours. Measure the nodes with `colony measure`";
 const UNPACK: &str = "unpack it first. Files of gzip and zstd are read as they are";
@@ -83,6 +84,11 @@ const KINDS: &[(&str, &[Mark], &str)] = &[
         ],
         WAKE_UPS,
     ),
+    (
+        "a table of `perf sched timehist`",
+        &[Text("wait time  sch delay   run time")],
+        "print the events themselves: `perf script -F +cpu,+time > trace.txt`",
+    ),
     ("a result of hwlatdetect", &[Line("hwlatdetect:")], RECORD),
     ("a result of sysjitter", &[Line("core_i:"), Line("threshold(ns):")], RECORD),
     ("a table of jHiccup or HdrHistogram", &[Text("TotalCount 1/(1-Percentile)")], RECORD),
@@ -111,6 +117,9 @@ pub(super) fn of_content(head: &[u8], text: &str) -> Option<OtherFile> {
     let known = KINDS.iter().find(|(_, marks, _)| marks.iter().any(has));
     if let Some((what, _, remedy)) = known {
         return Some(OtherFile::new(*what, *remedy));
+    }
+    if wakeups::is_in(text) {
+        return Some(OtherFile::new("a result of cyclictest", WAKE_UPS));
     }
     if let Some(tracer) = text.lines().find_map(|line| line.strip_prefix("# tracer: ")).map(str::trim) {
         let tracer: String = tracer.chars().take(40).collect();

@@ -42,8 +42,8 @@ const UNITS: &str =
 const FREQUENCY: &str = "add the line `# Frequency 1000` with the number of quanta a second to its top";
 /// Rows that show whether a file is a list of numbers.
 const ROWS: usize = 100;
-/// Rows from which the times of a file are compared with its frequency.
-const FEW: usize = 8;
+/// Values that a CPU needs: each is compared with the best of them, and the best of fewer may have noise in it, too.
+const LEAST_VALUES: usize = 16;
 
 /// The benchmark that wrote a file which begins with `text`, if a header says so.
 pub(super) fn of_content(text: &str) -> Option<Benchmark> {
@@ -327,6 +327,7 @@ pub(super) fn read_fwq(input: impl BufRead) -> Result<Trace, Problem> {
                 "row {row} says that a piece of work took no time; remove it, or measure again"
             )));
         }
+        lane.check_count(cpu, "pieces of work", "time")?;
         lane.doubt(&mut trace, cpu, "the shortest piece of work", least);
         trace.note(format!(
             "the shortest piece of work on CPU {cpu}, {:.3} µs, is taken for one without noise; the excess of each other one is one detour. \
@@ -367,6 +368,7 @@ pub(super) fn read_ftq(input: impl BufRead) -> Result<Trace, Problem> {
         if most == 0 {
             return Err(Problem::Meta("no quantum has any work: the counts are all 0".into()));
         }
+        lane.check_count(cpu, "quanta", "count")?;
         lane.doubt(&mut trace, cpu, "the largest work of a quantum", most);
         trace.note(format!(
             "the largest work of a quantum of {:.3} µs, {most}, is taken for one without noise; what is missing in each other one is one \
@@ -389,6 +391,18 @@ pub(super) fn read_ftq(input: impl BufRead) -> Result<Trace, Problem> {
 const USUAL: f64 = 0.1;
 
 impl Rows {
+    /// Checks that the best of so many values can stand for a CPU without noise.
+    fn check_count(&self, cpu: u16, what: &str, value: &str) -> Result<(), Problem> {
+        let count = self.values.len();
+        match count < LEAST_VALUES {
+            true => Err(Problem::Meta(format!(
+                "it has {count} {what} of CPU {cpu}, and the best {value} of so few may have noise in it, too; measure at least \
+                 {LEAST_VALUES}, better thousands"
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// Adds a note if `extreme`, which all rows are compared with, is far from nearly all of them.
     fn doubt(&self, trace: &mut TraceBuilder, cpu: u16, what: &str, extreme: u64) {
         let mut sorted = self.values.clone();
@@ -406,7 +420,7 @@ impl Rows {
     /// Checks that the rows can be those of FTQ with this quantum.
     fn check_ftq(&self, quantum_ns: f64) -> Result<(), Problem> {
         let (rows, values) = (self.values.len(), &self.values);
-        if self.first.is_empty() && rows >= FEW && values.windows(2).all(|w| w[0] < w[1]) {
+        if self.first.is_empty() && rows >= LEAST_VALUES && values.windows(2).all(|w| w[0] < w[1]) {
             return Err(Problem::OtherFile(OtherFile::new(
                 "a list of the instants of FTQ's quanta (ftq_*_times.dat), without their work",
                 "read the file with the counts (ftq_*_counts.dat), with the line `# Frequency` on top",
@@ -415,7 +429,7 @@ impl Rows {
         let is_index = self.first.iter().zip(0..).all(|(first, i)| *first == i);
         let last_ns = self.first.last().map_or(0, |ns| ns.saturating_sub(self.first[0]));
         let ratio = last_ns as f64 / ((rows - 1) as f64 * quantum_ns);
-        if !is_index && rows >= FEW && !(0.8..1.25).contains(&ratio) {
+        if !is_index && rows >= LEAST_VALUES && !(0.8..1.25).contains(&ratio) {
             return Err(Problem::Meta(format!(
                 "its {rows} quanta take {} by its first column, and {} by its frequency; write the times in ns, or correct \
                  the line `# Frequency`",

@@ -113,15 +113,18 @@ fn fwq_loses_the_time_beyond_the_shortest_piece() {
 
 #[test]
 fn a_quiet_cpu_is_a_trace_without_detours() {
-    let trace = read_text("# Frequency 1000\n0 500\n1 500\n2 500\n").expect("quiet");
-    assert_eq!((trace.detours.len(), trace.meta.observed_s), (0, 0.003));
-    let trace = read_text("# Fixed Work Quantum\n# unit: us\n70\n70\n").expect("quiet");
-    assert_eq!((trace.detours.len(), trace.meta.observed_s), (0, 140e-6));
+    let counts: String = (0..20).map(|i| format!("{i} 500\n")).collect();
+    let trace = read_text(&format!("# Frequency 1000\n{counts}")).expect("quiet");
+    assert_eq!((trace.detours.len(), trace.meta.observed_s), (0, 0.02));
+    let trace =
+        read_text(&format!("# Fixed Work Quantum\n# unit: us\n{}", "70\n".repeat(20))).expect("quiet");
+    assert_eq!((trace.detours.len(), trace.meta.observed_s), (0, 1.4e-3));
 }
 
 #[test]
 fn a_quantum_without_any_work_is_lost_whole() {
-    let trace = read_text("# Frequency 1000\n0 500\n1 0\n2 250\n3 500\n").expect("three");
+    let quiet: String = (3..20).map(|i| format!("{i} 500\n")).collect();
+    let trace = read_text(&format!("# Frequency 1000\n0 500\n1 0\n2 250\n{quiet}")).expect("two detours");
     let lengths: Vec<u64> = trace.detours.iter().map(|d| d.duration_ns).collect();
     assert_eq!(lengths, [1_000_000, 500_000]);
     assert_eq!(trace.detours[0].start_ns, 1_000_000);
@@ -143,6 +146,8 @@ fn what_is_missing_in_the_header_is_named() {
         ("# Frequency 1000\n1 2\n3\n", "line 3: this row has another number of columns"),
         ("# Frequency 1000\n1 2 3\n# octave: pkg load signal\n", "line 2: expected the number of a quantum"),
         ("# Frequency 1000\n0 0\n1 0\n", "counts are all 0"),
+        ("# Frequency 1000\n0 9\n1000000 9\n2000000 7\n", "it has 3 quanta of CPU 0"),
+        ("# Fixed Work Quantum\n# unit: us\n70\n71\n", "it has 2 pieces of work of CPU 0"),
         ("# Fixed Work Quantum\n# unit: hours\n", "`unit` must be ns"),
         ("# Fixed Work Quantum\n# unit: ns\n5 6\n", "FWQ counts its pieces"),
         ("# Fixed Work Quantum\n# unit: ns\n", "a row with a number for each quantum"),

@@ -175,7 +175,7 @@ pub(super) fn read(input: impl BufRead) -> Result<Trace, Problem> {
         let (event, Place { cpu: Some(cpu), at_ns: Some(at_ns) }) = place else {
             return Err(lines.wrong(
                 "the line must name its CPU and its instant in seconds, as in `app-9 [003] 100.000120: sched_switch: …`; print the \
-                 trace without the option latency-format and with a clock of seconds",
+                 trace without the option latency-format and with a clock of seconds, and text of perf with `perf script -F +cpu,+time`",
             ));
         };
         file.take(cpu, at_ns, event)?;
@@ -291,18 +291,22 @@ impl File {
             |cpu| known_ns.get(&cpu).copied().unwrap_or(span_ns),
             span_ns,
         );
-        if self.cut > 0 {
-            self.trace.note(format!(
-                "{} intervals of threads and interrupts lack their beginning or their end: they are left out",
-                self.cut
-            ));
+        match self.cut {
+            0 => {}
+            1 => self.trace.note(
+                "1 interval of a thread or an interrupt lacks its beginning or its end: it is left out",
+            ),
+            cut => self.trace.note(format!(
+                "{cut} intervals of threads and interrupts lack their beginning or their end: they are left out"
+            )),
         }
         let lost_events = self.losses.count(&self.header, &mut self.trace);
         self.traced.seen.extend(self.cpus.keys());
         let cpus = self.traced.cpus(&self.header, false, &mut self.trace);
+        let observed_s = Traced::observed_s(&self.header, span_ns, &mut self.trace)?;
         self.trace.build_foreign(Stated {
             cpus: Some(cpus),
-            observed_s: (span_ns > 0).then_some(span_ns as f64 / 1e9),
+            observed_s,
             start_ns: Some(first_ns),
             lost_events,
             classes: self.header.classes,

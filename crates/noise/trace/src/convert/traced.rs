@@ -10,6 +10,7 @@
 use std::collections::BTreeSet;
 
 use colony_node::cpu::CpuSet;
+use colony_time::text::rounded_ns;
 
 use super::ftrace::Place;
 use super::text::Header;
@@ -84,6 +85,26 @@ impl Traced {
         )))
     }
 
+    /// The length of the observation, seconds: the header's, or else the time from the first event to the last.
+    ///
+    /// # Errors
+    /// As [`Header::stated`].
+    pub(super) fn observed_s(
+        header: &Header,
+        span_ns: u64,
+        trace: &mut TraceBuilder,
+    ) -> Result<Option<f64>, Problem> {
+        let stated = header.stated()?.observed_s;
+        if stated.is_none() && span_ns > 0 {
+            trace.note(format!(
+                "the file does not state how long was observed: it is the time from the first event to the last, {}; a line `# observed_s: \
+                 SECONDS` states it",
+                rounded_ns(span_ns as f64)
+            ));
+        }
+        Ok(stated.or_else(|| (span_ns > 0).then_some(span_ns as f64 / 1e9)))
+    }
+
     /// The CPUs that were traced: those with a line, and the others that the header counts. `has_only_seen` says that the tracer
     /// worked on the CPUs with a line and no others.
     pub(super) fn cpus(&self, header: &Header, has_only_seen: bool, trace: &mut TraceBuilder) -> CpuSet {
@@ -104,9 +125,9 @@ impl Traced {
             return seen().collect();
         }
         let quiet: CpuSet = (0..stated).filter(|cpu| seen().all(|seen| seen != *cpu)).collect();
-        trace.note(format!(
-            "the header counts {stated} CPUs: CPUs {quiet}, which have no event, were observed too"
-        ));
+        let (cpus, were) =
+            if quiet.len() == 1 { ("CPU", "has no event, was") } else { ("CPUs", "have no event, were") };
+        trace.note(format!("the header counts {stated} CPUs: {cpus} {quiet}, which {were} observed too"));
         (0..stated).collect()
     }
 }

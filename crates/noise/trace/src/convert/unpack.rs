@@ -10,7 +10,7 @@ use ruzstd::decoding::StreamingDecoder;
 ///
 /// # Errors
 /// The stream's, or the compressed data is damaged.
-pub(super) fn unpacked<'a>(file: impl Read + 'a) -> io::Result<(Box<dyn Read + 'a>, bool)> {
+pub fn unpacked<'a>(file: impl Read + 'a) -> io::Result<(Box<dyn Read + 'a>, bool)> {
     let mut file = BufReader::new(file);
     let head = file.fill_buf()?;
     if head.starts_with(&[0x1f, 0x8b]) {

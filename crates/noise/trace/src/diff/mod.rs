@@ -246,7 +246,12 @@ fn warnings(before: &Trace, after: &Trace, threshold_ns: u64) -> Vec<String> {
     };
     let class = |m: &crate::TraceMeta| m.observer.map_or_else(|| "unknown".into(), |c| c.to_string());
     differs("the observer's scheduling class", class(a), class(b));
-    differs("the number of CPUs", before.lanes().len().to_string(), after.lanes().len().to_string());
+    match before.lanes().len() == after.lanes().len() {
+        true => differs("the set of CPUs", a.cpus.to_string(), b.cpus.to_string()),
+        false => {
+            differs("the number of CPUs", before.lanes().len().to_string(), after.lanes().len().to_string())
+        }
+    }
     if let (Some(a), Some(b)) = (&a.node, &b.node) {
         differs("the host", a.host.clone(), b.host.clone());
         differs("the processor", a.cpu_model.clone(), b.cpu_model.clone());

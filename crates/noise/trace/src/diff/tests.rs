@@ -109,3 +109,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn traces_of_other_cpus_have_a_warning() {
+    let (a, mut b) = (poisson(1, 2, 10.0, 300.0, 1.0), poisson(2, 2, 10.0, 300.0, 1.0));
+    b.meta.cpus = "2-3".parse().expect("CPUs");
+    b.detours.iter_mut().for_each(|d| d.cpu += 2);
+    let warnings = Diff::of(&a, &b).expect("timed").warnings.join("\n");
+    assert!(warnings.contains("the set of CPUs differs: 0-1 and 2-3"), "{warnings}");
+}
