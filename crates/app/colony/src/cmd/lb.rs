@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `colony lb`: load balancing strategies, tried on load files.
 
-use std::io::Write;
+use std::fs::File;
+use std::io::{Read as _, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -17,6 +18,7 @@ use colony_view::progress::Progress;
 use serde::Serialize;
 
 use crate::exit::wrong;
+use crate::words::some_of;
 
 /// Compare load balancing strategies on recorded or generated loads
 #[derive(clap::Args)]
@@ -204,13 +206,16 @@ fn read(a: &Replay) -> anyhow::Result<(Database, u64)> {
     let mut contents = Vec::new();
     for path in files {
         let name = path.display().to_string();
-        let bytes = std::fs::metadata(&path).with_context(|| format!("reading {name}"))?.len();
-        anyhow::ensure!(bytes <= MAX_BYTES, "{name} has {bytes} bytes; a load file has at most {MAX_BYTES}");
-        contents.push((name.clone(), std::fs::read(&path).with_context(|| format!("reading {name}"))?));
+        let content = content(&path).with_context(|| format!("reading {name}"))?;
+        anyhow::ensure!(
+            content.len() as u64 <= MAX_BYTES,
+            "{name} has more than {MAX_BYTES} bytes, and a load file has no more"
+        );
+        contents.push((name, content));
         bar.step();
     }
     drop(bar);
-    let file::Read { mut database, skipped_edges } =
+    let file::Read { mut database, skipped_edges, missing_ranks } =
         file::read(&contents, a.phase).map_err(|(name, e)| anyhow::Error::from(e).context(name))?;
     if let Some(pes) = a.pes {
         let there = database.pes().len();
@@ -221,6 +226,16 @@ fn read(a: &Replay) -> anyhow::Result<(Database, u64)> {
         }
         database.grow(pes)?;
     }
+    match missing_ranks[..] {
+        [] => {}
+        [rank] => note!("rank {rank} has no file: its PE is taken for idle"),
+        _ => note!(
+            "{} of {} ranks have no file ({}): their PEs are taken for idle",
+            missing_ranks.len(),
+            database.pes().len(),
+            some_of(&missing_ranks)
+        ),
+    }
     if skipped_edges > 0 {
         note!(
             "{skipped_edges} communications were left out: an end of theirs is a node, or no file has the object"
@@ -229,14 +244,22 @@ fn read(a: &Replay) -> anyhow::Result<(Database, u64)> {
     Ok((database, skipped_edges))
 }
 
-/// The JSON files of a folder, in the order of their names. Compressed ones are in it, so that they are refused by name.
+/// The content of a load file, which may be compressed with gzip or zstd; one byte more than [`MAX_BYTES`] if it has more.
+fn content(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut content = Vec::new();
+    colony_trace::convert::unpacked(File::open(path)?)?.0.take(MAX_BYTES + 1).read_to_end(&mut content)?;
+    Ok(content)
+}
+
+/// The JSON files of a folder, in the order of their names. Those with a compression that is not read are in it, so that they are
+/// refused by name.
 fn of_folder(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let name = folder.display();
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder).with_context(|| format!("reading {name}"))? {
         let path = entry.with_context(|| format!("reading {name}"))?.path();
         let named = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
-        if named.ends_with(".json") || named.ends_with(".json.br") {
+        if [".json", ".json.gz", ".json.zst", ".json.br"].iter().any(|end| named.ends_with(end)) {
             files.push(path);
         }
     }

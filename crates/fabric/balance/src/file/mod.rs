@@ -162,7 +162,11 @@ pub fn read(files: &[(String, Vec<u8>)], phase: Option<u64>) -> Result<Read, (St
                 if phase.is_some_and(|p| p != 0) {
                     return Err(fail(FileError::Phase { wanted: phase.unwrap_or(0), there: "0".to_owned() }));
                 }
-                return Ok(Read { database: own::read(content).map_err(fail)?, skipped_edges: 0 });
+                return Ok(Read {
+                    database: own::read(content).map_err(fail)?,
+                    skipped_edges: 0,
+                    missing_ranks: Vec::new(),
+                });
             }
             Format::Own => {
                 let text =
@@ -183,6 +187,8 @@ pub struct Read {
     pub database: Database,
     /// Messages left out: an end of theirs is a node, or an object that no file has.
     pub skipped_edges: u64,
+    /// Ranks of vt that have no file although others of this machine do: their PEs are taken for idle.
+    pub missing_ranks: Vec<u32>,
 }
 
 /// For fuzzers: reads any bytes as each format. A database that was read is the same after it is written and read again.

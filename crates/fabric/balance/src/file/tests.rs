@@ -38,7 +38,7 @@ fn small() -> Database {
 
 #[test]
 fn files_of_vt_are_read_as_its_schema_says() {
-    let Read { database, skipped_edges } = one(VT).expect("a file of vt");
+    let Read { database, skipped_edges, .. } = one(VT).expect("a file of vt");
     assert_eq!((database.pes().len(), database.objects(), skipped_edges), (2, 2, 2));
     let first = database.object(0);
     assert_eq!((first.id, first.load_s, first.bytes, first.migratable), (262_147, 0.25, 512, true));
@@ -68,6 +68,28 @@ fn ranks_of_vt_are_put_together_again() {
     assert_eq!(read_back.database, database);
     files.push(file(3));
     assert!(read(&files, None).expect_err("a rank twice").1.to_string().contains("twice"));
+}
+
+#[test]
+fn ranks_without_a_file_are_named() {
+    let of_rank = |rank: u32| {
+        let text = format!(
+            r#"{{"type":"LBDatafile","metadata":{{"rank":{rank}}},"phases":[{{"id":0,"tasks":[]}}]}}"#
+        );
+        (format!("data.{rank}.json"), text.into_bytes())
+    };
+    let missing = |ranks: &[u32]| {
+        let files: Vec<_> = ranks.iter().map(|rank| of_rank(*rank)).collect();
+        let found = read(&files, None).expect("files of vt");
+        (found.database.pes().len(), found.missing_ranks)
+    };
+    assert_eq!(missing(&[0, 3]), (4, vec![1, 2]));
+    assert_eq!(missing(&[0, 1, 2]), (3, vec![]));
+    let (name, text) = of_rank(0);
+    let node = r#""rank":0,"shared_node":{"id":0,"size":4,"rank":0,"num_nodes":1}"#;
+    let text = String::from_utf8(text).expect("text").replace(r#""rank":0"#, node);
+    let found = read(&[(name, text.into_bytes())], None).expect("a file of vt");
+    assert_eq!((found.database.pes().len(), found.missing_ranks), (4, vec![1, 2, 3]));
 }
 
 #[test]

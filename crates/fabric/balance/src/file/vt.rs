@@ -28,7 +28,16 @@ struct Document<'a> {
 #[serde(expecting = "the metadata of a file: an object")]
 struct Metadata {
     rank: Option<Whole>,
+    shared_node: Option<SharedNode>,
     phases: Option<PhaseList>,
+}
+
+/// The machine of a rank. Its `size` is that of the whole job if that runs on one machine.
+#[derive(Deserialize)]
+#[serde(expecting = "the node of a rank: an object")]
+struct SharedNode {
+    size: Option<Whole>,
+    num_nodes: Option<Whole>,
 }
 
 #[derive(Deserialize)]
@@ -177,6 +186,7 @@ impl Ranks {
         let document: Document<'_> = parse(content, "")?;
         let metadata = document.metadata.unwrap_or_default();
         self.add_rank(metadata.rank)?;
+        self.add_node(metadata.shared_node)?;
         let ids: Vec<u64> = (0..)
             .zip(&document.phases)
             .map(|(i, p): (usize, _)| {
@@ -227,6 +237,20 @@ impl Ranks {
         Ok(())
     }
 
+    /// Counts the ranks of a job on one machine.
+    fn add_node(&mut self, node: Option<SharedNode>) -> Result<(), FileError> {
+        let Some(SharedNode { size: Some(Whole(size)), num_nodes: Some(Whole(1)) }) = node else {
+            return Ok(());
+        };
+        if size > MAX_PES.into() {
+            return Err(FileError::Content(format!(
+                "metadata.shared_node.size is {size}; at most {MAX_PES} ranks are possible"
+            )));
+        }
+        self.last_pe = self.last_pe.max(size.saturating_sub(1));
+        Ok(())
+    }
+
     fn add_task(&mut self, task: &Task) -> Result<(), FileError> {
         let id = task.entity.key()?;
         if task.resource != "cpu" {
@@ -263,6 +287,7 @@ impl Ranks {
     pub(super) fn finish(self) -> Result<Read, FileError> {
         // files without a rank in their metadata are ranks all the same
         let pes = self.files.max(self.last_pe + 1);
+        let missing_ranks = self.missing_ranks(pes);
         let mut database = Database::of_equal_pes(u32::try_from(pes).unwrap_or(u32::MAX))?;
         database.reserve(self.objects.len(), self.edges.len());
         for (object, bytes) in self.objects {
@@ -278,7 +303,18 @@ impl Ranks {
                 _ => skipped_edges += 1,
             }
         }
-        Ok(Read { database, skipped_edges })
+        Ok(Read { database, skipped_edges, missing_ranks })
+    }
+
+    /// The ranks of which there is no file, if every file names its rank.
+    fn missing_ranks(&self, pes: u64) -> Vec<u32> {
+        match self.files == self.ranks.len() as u64 {
+            true => (0..pes)
+                .filter(|rank| !self.ranks.contains(rank))
+                .filter_map(|rank| rank.try_into().ok())
+                .collect(),
+            false => Vec::new(),
+        }
     }
 }
 
