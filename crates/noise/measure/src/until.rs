@@ -48,7 +48,8 @@ pub struct LimitDetour {
     pub duration_ns: u64,
     /// The source that took the largest part; `None` without attribution.
     pub source: Option<Source>,
-    /// The time of that source in the detour, nanoseconds, as its events show it; `None` if no event shows it.
+    /// The time of that source in the detour, nanoseconds, as its events show it; of a wake-up, with the entry and exit of the kernel around
+    /// them, as in the parts of the longest wake-ups. `None` if no event shows it.
     pub source_ns: Option<u64>,
 }
 
@@ -129,7 +130,7 @@ impl UntilReport {
             .filter(of_source)
             .map(|s| s.end_ns.min(end_ns).abs_diff(s.start_ns.max(seen.start_ns)))
             .sum();
-        detour.source_ns = (source_ns > 0).then_some(source_ns);
+        detour.source_ns = detour.source_ns.or((source_ns > 0).then_some(source_ns));
         Self {
             reached: true,
             detour: Some(detour),

@@ -113,6 +113,16 @@ fn a_latency_above_the_limit_ends_the_measurement_and_a_command_knows_it() {
     if Privileges::here().bpf {
         assert!(wait["source"].is_string(), "{wait}");
         assert!(!m["until"]["during"].as_array().expect("a list").is_empty(), "{m}");
+        // the report has one figure for one wake-up
+        let parts = m["longest"][0]["parts"].as_array().expect("parts");
+        let is_longest = m["longest"][0]["timer_ns"] == wait["start_ns"];
+        assert!(
+            !is_longest
+                || parts
+                    .iter()
+                    .any(|p| p["source"] == wait["source"] && p["duration_ns"] == wait["source_ns"]),
+            "{m}"
+        );
     }
     let limit = ["--until", "latency >= 1h", "--duration", "100ms"];
     let said = text(&[&["measure", "--wakeups", "--cpus", &last_cpu()][..], &limit].concat());
@@ -146,5 +156,6 @@ fn options_that_do_not_fit_are_refused() {
     fails(&wakeups(&["--duration", "500us"]), 2, "must be the interval between two wake-ups, 1ms, or more");
     fails(&wakeups(&["--until", "detour > 1ms"]), 2, "measured without --wakeups");
     fails(&["measure", "--interval", "2ms"], 2, "--wakeups");
+    fails(&["measure", "--interval", "2ms", "--no-keep"], 2, "--interval has no effect without --wakeups");
     fails(&["measure", "--until", "latency > 1ms"], 2, "measured with --wakeups");
 }

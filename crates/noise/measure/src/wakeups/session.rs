@@ -208,14 +208,17 @@ impl Finished {
         let first = over.min_by_key(|(_, w)| w.timer_ns.saturating_add_unsigned(w.latency_ns));
         let Some((cpu, wakeup)) = first else { return Some(UntilReport::not_reached(condition)) };
         let (seen, spans) = (seen_of(wakeup), self.collected.recent_spans(cpu));
-        let source = self.probe.as_ref().and_then(|_| attribute_wakeups(&[wakeup], &spans).main.pop());
+        let mut attributed = self.probe.as_ref().map(|_| attribute_wakeups(&[wakeup], &spans));
+        let source = attributed.as_mut().and_then(|of_wakeup| of_wakeup.main.pop());
+        let cause = attributed.as_ref().zip(source.as_ref()).and_then(|(all, source)| all.causes.get(source));
+        let source_ns = cause.map(|cause| cause.stolen_ns).filter(|ns| *ns > 0);
         let wait = LimitDetour {
             cpu,
             start_ns: wakeup.timer_ns + tai_ahead_ns,
             after_ns: u64::try_from(wakeup.timer_ns - start_ns).unwrap_or(0),
             duration_ns: wakeup.latency_ns,
             source,
-            source_ns: None,
+            source_ns,
         };
         let mut report = UntilReport::reached(condition, wait, seen, &spans);
         match &self.probe {

@@ -46,9 +46,9 @@ pub(crate) struct Args {
     /// The result is a histogram of each CPU and no trace, so there is no --out: --json has it
     #[arg(long, conflicts_with_all = ["threshold", "all_cpus", "ring", "node", "out", "no_keep"])]
     wakeups: bool,
-    /// Time between two instants of each CPU's timer, 50us to 1s; a measurement ends at such an instant
-    #[arg(long, value_parser = ns, default_value = "1ms", requires = "wakeups", value_name = "TIME")]
-    interval: Ns,
+    /// Time between two instants of each CPU's timer, 50us to 1s; a measurement ends at such an instant [default: 1ms]
+    #[arg(long, value_parser = ns, value_name = "TIME")]
+    interval: Option<Ns>,
     /// Stop at the first detour that meets this condition, and show its source, the events before it and the kernel's
     /// stack: 'detour > TIME' or 'detour >= TIME', with --wakeups 'latency > TIME' or 'latency >= TIME'. --duration is the longest wait for it;
     /// exit code 3 if it was met
@@ -90,7 +90,14 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: Args) -> anyhow::Result<ExitCode> {
-    if args.wakeups { wakeups::run(&args) } else { measure_detours(&args) }
+    // clap's `requires` lets it pass beside an option that --wakeups conflicts with
+    match (args.wakeups, args.interval) {
+        (true, _) => wakeups::run(&args),
+        (false, None) => measure_detours(&args),
+        (false, Some(_)) => {
+            Err(crate::exit::wrong("--interval has no effect without --wakeups; leave it out"))
+        }
+    }
 }
 
 fn measure_detours(args: &Args) -> anyhow::Result<ExitCode> {

@@ -10,12 +10,15 @@ use colony_view::progress::Progress;
 
 use super::Args;
 
+/// Time between two instants of a timer by default.
+const INTERVAL_NS: u64 = 1_000_000;
+
 /// Measures wake-up latency and prints it.
 pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         cpus: super::chosen_cpus(args)?,
         duration_ns: args.duration.0,
-        interval_ns: args.interval.0,
+        interval_ns: args.interval.map_or(INTERVAL_NS, |interval| interval.0),
         fifo: args.fifo,
         until: args.until,
         attribution: args.attribution(),
