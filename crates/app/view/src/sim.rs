@@ -344,6 +344,18 @@ pub fn fits(all: &[Fitted]) -> String {
         ]);
     }
     let mut out = format!("{t}\n");
+    let unlike: Vec<String> = all
+        .iter()
+        .filter(|f| f.fit.as_ref().is_some_and(|fit| fit.has_unlike_cpus))
+        .map(|f| name(&f.name, 30))
+        .collect();
+    if !unlike.is_empty() {
+        let text = format!(
+            "CPUs differ in {}: one model for all of them is that of none; simulate the trace itself (colony sim --trace)",
+            unlike.join(", ")
+        );
+        let _ = writeln!(out, "{}", wrap(&text));
+    }
     if left_out > 0 {
         let _ = writeln!(
             out,

@@ -124,11 +124,21 @@ struct Resampled {
 }
 
 impl Resampled {
-    /// Returns `true` if this one, which is the larger, cannot be told from `other`. What the trace errs by is in both.
+    /// Returns `true` if this one, which is the larger, cannot be told from `other`. What the trace errs by is in both, unless no noise is
+    /// left in one of them: then the interval of the other one decides.
     fn is_like(&self, other: &Self) -> bool {
+        if (self.shares.is_empty() || other.shares.is_empty()) && self.meets(other) {
+            return true;
+        }
         let apart = self.throughput.share - other.throughput.share;
         let simulated = self.throughput.simulation_ci95.zip(other.throughput.simulation_ci95);
         simulated.is_none_or(|(a, b)| apart <= a.hypot(b).hypot(self.trace_half(other, apart)))
+    }
+
+    /// Returns `true` if the intervals of the two have a value in common. An end that is not known has no bound.
+    fn meets(&self, other: &Self) -> bool {
+        let ends = self.throughput.low.zip(other.throughput.high);
+        ends.is_none_or(|(low, high)| low <= high)
     }
 
     /// Half of the 95 % interval of the difference `apart` by the trace.

@@ -81,6 +81,18 @@ pub enum Step {
     },
 }
 
+impl Step {
+    /// Returns `true` if times of the step are drawn.
+    #[must_use]
+    pub fn is_random(&self) -> bool {
+        match self {
+            Self::Compute { imbalance, .. } => *imbalance > 0.0,
+            Self::Repeat { body, .. } => body.iter().any(Self::is_random),
+            _ => false,
+        }
+    }
+}
+
 /// A collective operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

@@ -131,6 +131,9 @@ fn an_option_that_changes_nothing_in_the_scenario_is_refused() {
         ),
         (&["--schedulers", "none", "--duty", "70%"], "--duty has no effect"),
         (&["--noise", "none", "--phase", "aligned"], "--phase has no effect: there is no noise"),
+        (&["--noise", "none", "--seed", "5"], "--seed has no effect: nothing in the scenario is random"),
+        (&["--noise", "none", "--repetitions", "3"], "--repetitions has no effect: nothing in the scenario"),
+        (&["--noise", "none", "--schedulers", "none,fair"], "--schedulers has no effect: there is no noise"),
         (&["--noise", "none", "--noise", "1us every 1ms"], "--noise none has no effect: other noise"),
         (
             &["--what-if", "x", "--phase", "aligned"],

@@ -29,6 +29,9 @@ const SAME: f64 = 0.02;
 /// … and times are fixed when no larger share of them is another.
 const OTHERS: f64 = 0.05;
 
+/// … and their standard deviation is no larger than this share of their mean: a few long ones may be most of the time.
+const SPREAD: f64 = 0.25;
+
 /// Most quantiles that a distribution keeps.
 const QUANTILES: usize = 1025;
 
@@ -49,7 +52,7 @@ pub(crate) fn candidates(sorted: &[u64]) -> Vec<Candidate> {
         .collect();
     found.sort_by(|a, b| a.goodness.aic.unwrap_or(0.0).total_cmp(&b.goodness.aic.unwrap_or(0.0)));
     let fixed = m.fixed(sorted);
-    match fixed.goodness.ks_distance <= OTHERS {
+    match fixed.goodness.ks_distance <= OTHERS && fixed.goodness.spread <= SPREAD {
         true => found.insert(0, fixed),
         false => found.push(fixed),
     }

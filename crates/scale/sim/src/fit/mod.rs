@@ -106,14 +106,18 @@ pub struct Fit {
     pub model_load: f64,
     /// Detours it was fitted to.
     pub detours: usize,
+    /// The CPUs differ in the rate or in the mean length of the detours, so that the model, which is for all of them, is that of none.
+    #[serde(default)]
+    pub has_unlike_cpus: bool,
 }
 
 impl Fit {
-    /// Rating of the worse of its two fits. If it is [`Verdict::Poor`], the model has the quantiles of the times, and
-    /// may still miss the order in which they follow one another.
+    /// Rating of the worse of its two fits, and [`Verdict::Poor`] if the CPUs differ. Where a fit is poor, the model has the quantiles
+    /// of the times, and may still miss the order in which they follow one another.
     #[must_use]
     pub fn verdict(&self) -> Verdict {
-        self.gaps.verdict.max(self.lengths.verdict)
+        let of_cpus = if self.has_unlike_cpus { Verdict::Poor } else { Verdict::Good };
+        self.gaps.verdict.max(self.lengths.verdict).max(of_cpus)
     }
 }
 
@@ -161,7 +165,24 @@ pub fn fit(noise: &NodeNoise) -> Result<Fit, FitError> {
             measured_percent: percent(measured_load),
         });
     }
-    Ok(Fit { model, detours: lengths.n, gaps, lengths, measured_load, model_load })
+    let has_unlike_cpus = has_unlike_cpus(noise);
+    Ok(Fit { model, detours: lengths.n, gaps, lengths, measured_load, model_load, has_unlike_cpus })
+}
+
+/// CPUs are unlike if a rate, or a mean length of enough detours, is more than this many times another.
+const UNLIKE: f64 = 2.0;
+
+/// True if the CPUs differ in the rate or in the mean length of their detours by more than chance.
+fn has_unlike_cpus(noise: &NodeNoise) -> bool {
+    let counts = || noise.cpus().iter().map(|cpu| cpu.detours().len() as f64);
+    let (fewest, most) = (counts().fold(f64::INFINITY, f64::min), counts().fold(0.0, f64::max));
+    // four standard deviations of the difference of two Poisson counts: bursts vary more, and there are many pairs of CPUs
+    let differ_in_rate = most > UNLIKE * fewest && most - fewest > 4.0 * (most + fewest).sqrt();
+    let enough = noise.cpus().iter().filter(|cpu| cpu.detours().len() >= LEAST_TIMES);
+    let lengths = enough.map(|cpu| cpu.stolen_ns() as f64 / cpu.detours().len() as f64);
+    let (shortest, longest) =
+        lengths.fold((f64::INFINITY, 0.0f64), |(least, most), ns| (least.min(ns), most.max(ns)));
+    differ_in_rate || longest > UNLIKE * 2.0 * shortest
 }
 
 /// True if the source sleeps after its work: gaps fit better from the end of a detour than from its start.

@@ -171,3 +171,32 @@ proptest! {
         }
     }
 }
+
+/// A CPU with `count` detours of these lengths in turn, in a second.
+fn cpu(count: u64, lengths_ns: &[u64]) -> CpuNoise {
+    let every_ns = 1_000_000_000 / count;
+    let detour =
+        |i: u64| Detour { start_ns: i * every_ns, duration_ns: lengths_ns[i as usize % lengths_ns.len()] };
+    CpuNoise::new(1_000_000_000, (0..count).map(detour)).expect("a CPU")
+}
+
+#[test]
+fn a_few_long_detours_that_are_most_of_the_time_are_no_fixed_length() {
+    let mut lengths = vec![10_000; 99];
+    lengths.push(900_000);
+    let fit = fit(&NodeNoise::new(vec![cpu(1000, &lengths)]).expect("a node")).expect("enough");
+    assert_eq!(fit.verdict(), Verdict::Poor, "{:?}", fit.lengths.best());
+    assert!(matches!(fit.model.length, Dist::Quantiles(_)), "{:?}", fit.model);
+    assert!(near(fit.lengths.dist.mean_met_ns(), 473_000.0, 20.0), "{}", fit.lengths.dist.mean_met_ns());
+}
+
+#[test]
+fn a_model_of_cpus_that_differ_is_poor() {
+    let of = |cpus: Vec<CpuNoise>| fit(&NodeNoise::new(cpus).expect("a node")).expect("enough");
+    let alike = of(vec![cpu(250, &[2000]), cpu(250, &[2100]), cpu(200, &[1900])]);
+    assert!(!alike.has_unlike_cpus);
+    // a tick that stopped on all CPUs but one
+    let ticks = of(vec![cpu(1000, &[2000]), cpu(1, &[2000]), cpu(1, &[2000])]);
+    assert!(ticks.has_unlike_cpus && ticks.verdict() == Verdict::Poor);
+    assert!(of(vec![cpu(250, &[2000]), cpu(250, &[20_000])]).has_unlike_cpus);
+}

@@ -23,5 +23,9 @@ const BY_FOLDER: &str = "give the folder that has the files of all ranks";
 
 /// What a file is that begins with `head`, and the way to a schedule; `None` if it may be one.
 pub(super) fn kind(head: &[u8]) -> Option<(&'static str, &'static str)> {
-    KINDS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|&(_, kind, remedy)| (kind, remedy))
+    let of_first_bytes =
+        KINDS.iter().find(|(magic, ..)| head.starts_with(magic)).map(|&(_, kind, remedy)| (kind, remedy));
+    // other comments may stand above the first call
+    let has_call = || head.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"MPI_Init"));
+    of_first_bytes.or_else(|| has_call().then_some((LIBALLPROF, BY_FOLDER)))
 }

@@ -121,10 +121,24 @@ pub fn read(path: &Path) -> Result<Schedule, GoalError> {
 #[doc(hidden)]
 pub fn fuzz_read(bytes: &[u8]) {
     for schedule in [read_text(bytes, "fuzz"), read_binary(bytes, "fuzz")].into_iter().flatten() {
-        let (mut text, mut binary) = (Vec::new(), Vec::new());
-        let written = write_text(&schedule, &mut text).and_then(|()| write_binary(&schedule, &mut binary));
-        assert!(written.is_ok(), "memory takes all");
-        assert_eq!(read_text(text.as_slice(), "text").ok().as_ref(), Some(&schedule));
-        assert_eq!(read_binary(binary.as_slice(), "binary").ok().as_ref(), Some(&schedule));
+        check_written(&schedule);
     }
+}
+
+/// For fuzzers: reads the traces of liballprof in `folder`, and checks that the schedule that they make is written and read again.
+#[doc(hidden)]
+pub fn fuzz_read_folder(folder: &Path) {
+    if let Ok(mut schedule) = mpi::read_folder(folder) {
+        // notes are not written
+        schedule.notes.clear();
+        check_written(&schedule);
+    }
+}
+
+fn check_written(schedule: &Schedule) {
+    let (mut text, mut binary) = (Vec::new(), Vec::new());
+    let written = write_text(schedule, &mut text).and_then(|()| write_binary(schedule, &mut binary));
+    assert!(written.is_ok(), "memory takes all");
+    assert_eq!(read_text(text.as_slice(), "text").ok().as_ref(), Some(schedule));
+    assert_eq!(read_binary(binary.as_slice(), "binary").ok().as_ref(), Some(schedule));
 }

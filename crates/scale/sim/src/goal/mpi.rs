@@ -13,19 +13,19 @@
 mod assumed;
 mod call;
 mod error;
+mod lines;
 mod named;
 mod order;
 mod requests;
 mod tree;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 use self::assumed::Assumed;
 use self::call::Call;
 pub use self::error::MpiError;
+use self::lines::Lines;
 use self::named::{COLLECTIVE_TAGS, COLLECTIVES, KNOWN, LOCAL, of_collective};
 use self::order::{Collective, Collectives};
 use self::requests::{Completed, Message, Requests};
@@ -48,7 +48,17 @@ pub(super) fn read_folder(folder: &Path) -> Result<Schedule, MpiError> {
     let mut files: BTreeMap<u32, PathBuf> = BTreeMap::new();
     for entry in std::fs::read_dir(folder).map_err(io)? {
         let path = entry.map_err(io)?.path();
-        let Some(rank) = path.file_name().and_then(|name| rank_of(name.to_str()?)) else { continue };
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        let Some(rank) = rank_of(name) else {
+            if let Some((_, "gz" | "zst" | "xz" | "bz2")) =
+                name.rsplit_once('.').filter(|(name, _)| rank_of(name).is_some())
+            {
+                return Err(missing(format!(
+                    "`{name}` is compressed: unpack the files first, as with `gzip -d`"
+                )));
+            }
+            continue;
+        };
         if let Some(other) = files.insert(rank, path) {
             return Err(missing(format!(
                 "rank {rank} has two files, one of them {}; remove one",
@@ -134,41 +144,33 @@ impl Traces {
     }
 
     fn file(&mut self, rank: u32, name: &str) -> Result<(), MpiError> {
-        let io = |error| MpiError::Io { file: name.into(), error };
-        let wrong = |line, fault| MpiError::Line { file: name.into(), line, fault };
         (self.rank, self.last_ns, self.has_ended) = (rank, None, false);
         (self.writer.tag, self.writer.rank) = (COLLECTIVE_TAGS, rank);
         self.writer.after.clear();
         self.collectives.begin(rank, name);
         self.assumed.begin_rank();
         self.lines.push(Vec::new());
-        let (mut line, mut number) = (String::new(), 0);
-        let mut input = BufReader::new(File::open(name).map_err(io)?);
-        while {
-            line.clear();
-            input.read_line(&mut line).map_err(io)? > 0
-        } {
-            number += 1;
-            let text = line.trim();
+        let mut lines = Lines::open(name)?;
+        while let Some((number, text)) = lines.next()? {
             if text.is_empty() || text.starts_with('#') || self.has_ended {
                 continue;
             }
-            let shown = || text.chars().take(60).collect::<String>();
             let call = Call::parse(text).ok_or_else(|| {
-                wrong(number, format!("expected `MPI_Name:begin:arguments:end`, found `{}`", shown()))
-            })?;
+                let shown: String = text.chars().take(60).collect();
+                format!("expected `MPI_Name:begin:arguments:end`, found `{shown}`")
+            });
             self.line = number;
-            self.call(&call).map_err(|fault| wrong(number, fault))?;
+            let done = call.and_then(|call| self.call(&call));
+            done.map_err(|fault| lines.wrong(fault))?;
             let all = self.writer.builder.next_operation() as usize;
-            self.lines.last_mut().into_iter().for_each(|lines| lines.resize(all, number));
+            self.lines.last_mut().into_iter().for_each(|of| of.resize(all, number));
         }
         if !self.has_ended {
-            return Err(wrong(
-                number,
-                "the trace ends before MPI_Finalize; trace a run that ends by itself".into(),
-            ));
+            return Err(
+                lines.wrong("the trace ends before MPI_Finalize; trace a run that ends by itself".into())
+            );
         }
-        self.writer.builder.next_rank().map_err(|e| wrong(number, e.fault.to_string()))
+        self.writer.builder.next_rank().map_err(|e| lines.wrong(e.fault.to_string()))
     }
 
     fn call(&mut self, call: &Call<'_>) -> Result<(), String> {
@@ -470,6 +472,10 @@ impl Traces {
         match (numbers.next().flatten(), numbers.next().flatten()) {
             (Some(0), Some(1)) if self.ranks > 1 => Ok(false),
             (Some(rank), Some(size)) if (rank, size) == (self.rank, self.ranks) => Ok(true),
+            (_, Some(size)) if size > self.ranks => Err(format!(
+                "{} uses a communicator of {size} ranks, and there are files of {}; copy the files of all ranks",
+                call.name, self.ranks
+            )),
             (Some(rank), Some(size)) => Err(format!(
                 "{} uses a communicator in which this is rank {rank} of {size}, and it is rank {} of {}; only communicators of all ranks in \
                  their order are read",

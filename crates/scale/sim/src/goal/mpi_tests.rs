@@ -315,7 +315,11 @@ fn what_cannot_be_read_is_named_with_its_line() {
         ),
         (
             "MPI_Barrier:1001:6,0,7:1002\nMPI_Finalize:2000:2001",
-            ":5: MPI_Barrier uses a communicator in which this is rank 0 of 7",
+            ":5: MPI_Barrier uses a communicator of 7 ranks, and there are files of 2",
+        ),
+        (
+            "MPI_Barrier:1001:6,1,2:1002\nMPI_Finalize:2000:2001",
+            ":5: MPI_Barrier uses a communicator in which this is rank 1 of 2, and it is rank 0 of 2",
         ),
         (
             "MPI_Barrier:900:5,0,2:1002\nMPI_Finalize:2000:2001",
@@ -340,6 +344,13 @@ fn what_cannot_be_read_is_named_with_its_line() {
         let error = error(&[first, end]);
         assert!(error.contains(says), "{first}: {error}");
     }
+    let packed = folder(&[end, end]);
+    let file = |end: &str| packed.path().join(format!("pmpi-trace-rank-1.txt{end}"));
+    std::fs::rename(file(""), file(".gz")).expect("there");
+    assert!(read(packed.path()).expect_err("packed").to_string().contains("is compressed: unpack"));
+    let one = folder(&[end]);
+    let error = read(&one.path().join("pmpi-trace-rank-0.txt")).expect_err("one rank").to_string();
+    assert!(error.contains("a trace of MPI calls by liballprof"), "{error}");
     let empty = tempfile::tempdir().expect("temp dir");
     assert!(read(empty.path()).expect_err("empty").to_string().contains("no files of liballprof"));
     let two = folder(&[end, end]);

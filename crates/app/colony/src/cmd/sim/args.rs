@@ -79,7 +79,7 @@ impl Args {
     /// Changes `scenario` to what the flags say, and checks it. A fault that the scenario's file has by itself is told with its
     /// line.
     pub(super) fn apply(&self, scenario: &mut Scenario) -> anyhow::Result<()> {
-        let Err(fault) = self.flags.apply(scenario) else { return Ok(()) };
+        let Err(fault) = self.flags.apply(scenario, self.what_if.is_some()) else { return Ok(()) };
         match self.scenario.as_deref().map(Scenario::read) {
             Some(Err(of_file)) => Err(of_file.into()),
             _ => Err(fault),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use colony_sim::machine::Machine;
-use colony_sim::program::Algorithm;
+use colony_sim::program::{Algorithm, Step};
 use colony_sim::source::Phase;
 use colony_sim::spec::{Leibniz, MachineSpec, ProgramSpec, Repeated, Scenario, SchedulerSpec, SourceSpec};
 use colony_time::DutyCycle;
@@ -99,8 +99,8 @@ impl Flags {
         self.op.is_some() || self.work.is_some()
     }
 
-    /// Changes `scenario` to what was said, and checks it.
-    pub(super) fn apply(&self, scenario: &mut Scenario) -> anyhow::Result<()> {
+    /// Changes `scenario` to what was said, and checks it. `has_trace` says that the noise is a trace's, which is not in the scenario.
+    pub(super) fn apply(&self, scenario: &mut Scenario, has_trace: bool) -> anyhow::Result<()> {
         macro_rules! put {
             ($($from:expr => $to:expr),* $(,)?) => { $(if let Some(value) = $from { $to = value; })* };
         }
@@ -130,7 +130,7 @@ impl Flags {
         self.put_noise(scenario);
         self.check_lists()?;
         self.put_sweeps(scenario)?;
-        self.check_effect(scenario)?;
+        self.check_effect(scenario, has_trace)?;
         Ok(scenario.check()?)
     }
 
@@ -207,7 +207,7 @@ impl Flags {
     }
 
     /// Refuses options that change nothing in `scenario`.
-    fn check_effect(&self, scenario: &Scenario) -> anyhow::Result<()> {
+    fn check_effect(&self, scenario: &Scenario, has_trace: bool) -> anyhow::Result<()> {
         let is_coordinated = |s: &SchedulerSpec| matches!(s, SchedulerSpec::Coordinated(_));
         let has_windows = scenario.schedulers.iter().any(is_coordinated);
         let names_none = self.noise.iter().any(|n| matches!(n, Noise::None));
@@ -215,18 +215,29 @@ impl Flags {
         let lets_noise_through = !scenario.schedulers.iter().all(is_quiet);
         let no_noise_passes =
             "the only scheduler is `none`, which has no noise. Add another one to --schedulers";
-        let no_windows = "no scheduler has windows. Add `coordinated` to --schedulers";
+        // a sweep may add noise, or work that differs between ranks
+        let sweeps = |what: &str| scenario.sweep.keys().any(|path| path.starts_with(what));
+        let has_noise = has_trace || !scenario.noise.is_empty() || sweeps("noise");
+        let program = &scenario.program;
+        let is_unequal =
+            program.imbalance.is_some_and(|s| s > 0.0) || program.steps.iter().any(Step::is_random);
+        let draws = has_noise || is_unequal || sweeps("program");
+        let nothing_random = "nothing in the scenario is random. Add --noise or --trace";
+        let no_noise = "there is no noise. Add --noise or --trace";
+        let no_windows = if has_windows {
+            no_noise
+        } else {
+            "no scheduler has windows. Add `coordinated` to --schedulers"
+        };
         for (option, is_given, has_effect, why) in [
-            ("--period", self.period.is_some(), has_windows, no_windows),
-            ("--duty", self.duty.is_some(), has_windows, no_windows),
+            ("--period", self.period.is_some(), has_windows && has_noise, no_windows),
+            ("--duty", self.duty.is_some(), has_windows && has_noise, no_windows),
+            ("--schedulers", self.names_schedulers(), has_noise, no_noise),
+            ("--seed", self.seed.is_some(), draws, nothing_random),
+            ("--repetitions", self.repetitions.is_some(), draws, nothing_random),
             ("--noise", self.names_noise(), lets_noise_through, no_noise_passes),
             ("--trace", !self.trace.is_empty(), lets_noise_through, no_noise_passes),
-            (
-                "--phase",
-                self.phase.is_some(),
-                !scenario.noise.is_empty(),
-                "there is no noise. Add --noise or --trace",
-            ),
+            ("--phase", self.phase.is_some(), !scenario.noise.is_empty(), no_noise),
             (
                 "--noise none",
                 names_none,
@@ -244,6 +255,11 @@ impl Flags {
     /// Returns `true` if a flag names modelled noise.
     fn names_noise(&self) -> bool {
         self.noise.iter().any(|noise| matches!(noise, Noise::Source(_)))
+    }
+
+    /// Returns `true` if a flag names a scheduler that lets noise through.
+    fn names_schedulers(&self) -> bool {
+        self.schedulers.iter().flatten().any(|s| !matches!(s, SchedulerSpec::None))
     }
 
     fn put_noise(&self, scenario: &mut Scenario) {
