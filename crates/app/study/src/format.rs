@@ -82,15 +82,12 @@ const ROUGH: f64 = 0.25;
 
 /// An upper end that is more than this many times the lower one says nothing: it is left out.
 const BOUNDLESS: f64 = 30.0;
-/// An upper end above this share (10,000 %) alone says nothing either.
-const MOST_AT_MOST: f64 = 100.0;
 
 /// Time that noise adds, as far as it is known: `212 % ± 8 %`, `40–310 %`, `≤ 3 %`, without an upper end `≥ 40 %`, or `–` if neither
 /// end is known; `percent` writes a share.
 #[must_use]
 pub fn added(a: &Added, percent: impl Fn(f64) -> String) -> String {
     match (a.low, a.high) {
-        (Some(low), Some(high)) if low <= 0.0 && high > MOST_AT_MOST => NOT_KNOWN.into(),
         (Some(low), Some(high)) if low <= 0.0 => format!("≤ {}", percent(high.max(0.0))),
         (Some(low), Some(high)) if high > BOUNDLESS * low => format!("≥ {}", percent(low)),
         (Some(low), Some(high)) if a.ci95.is_none_or(|half| half > ROUGH * a.share) => {
@@ -147,7 +144,7 @@ mod tests {
         assert_eq!(of(2.0, None, None), "~200 %");
         assert_eq!(of(9.0, Some(4.0), Some(1000.0)), "≥ 400 %");
         assert_eq!(of(2.0, Some(0.0), None), "–");
-        assert_eq!(of(2.0, Some(0.0), Some(4e6)), "–");
+        assert_eq!(of(2.0, Some(0.0), Some(163.24)), "≤ 16,324 %");
     }
 
     #[test]

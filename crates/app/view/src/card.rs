@@ -116,7 +116,7 @@ fn notes(card: &Card) -> Vec<String> {
     }
     if !card.doctor.sequence.is_empty() {
         notes.push(
-            "cost: time added to a step (1 ms of work, then an allreduce), with its 95 % interval; costs do not add up; \
+            "cost: time added to a step (1 ms of work, then an allreduce), with its 95 % interval (–: not known); costs do not add up; \
              colony doctor --explain FINDING prints all commands, risk and undo"
                 .into(),
         );
