@@ -26,7 +26,7 @@ pub enum ProcessUser {
 }
 
 impl ProcessUser {
-    /// What the user namespace of the caller has. A kernel that does not say so has no user namespaces, and so all users.
+    /// The users that the user namespace of the caller has. A kernel that does not say so has no user namespaces, and so all users.
     #[must_use]
     pub fn here() -> Self {
         let has_range = |map: &str| fs::read_to_string(map).map_or(true, |map| covers_range(&map));
