@@ -18,9 +18,9 @@ use std::time::Duration;
 
 use caps::Capability;
 use colony_ledger::OwnerId;
-use colony_sched::log;
 use colony_sched::undo::mount::{remove_directory, wait_for_death};
 use colony_sched::undo::{DAEMON, MountNamespace, NodeChanges, SocketFile, UndoFile, arm_again, arm_or_log};
+use colony_sched::{above_all_jobs, log};
 use serde::{Deserialize, Serialize};
 
 use crate::health::HealthFile;
@@ -203,14 +203,17 @@ fn guard(path: &Path, remove: bool) -> ExitCode {
     }
     let mut recorded = NodeChanges::default();
     let orderly = listen(line, &mut recorded);
-    recorded.undo_at_once();
-    // nobody keeps it up to date any more
-    HealthFile::beside(path).remove();
-    let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path, DYING) };
-    if remove {
-        remove_directory(path);
-    }
-    if !gone {
+    let is_unmounted = || {
+        recorded.undo_at_once();
+        // nobody keeps it up to date any more
+        HealthFile::beside(path).remove();
+        let gone = if orderly { mount::detach_path(path).is_ok() } else { wait_for_death(path, DYING) };
+        if remove {
+            remove_directory(path);
+        }
+        gone
+    };
+    if !above_all_jobs(is_unmounted) {
         log::say(format_args!("colonyd-guard: cannot unmount {}; try: umount -l {0}", path.display()));
         return ExitCode::FAILURE;
     }
@@ -237,6 +240,7 @@ fn listen(line: UnixStream, recorded: &mut NodeChanges) -> bool {
 
 /// Ignores signals, and gives up every privilege except those to unmount and to bind tasks.
 fn outlive_the_daemon() {
+    let _ = nix::sys::prctl::set_name(c"colonyd-guard");
     use nix::sys::signal::{SigHandler, Signal, signal};
     let _ = nix::unistd::setsid();
     for s in [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGPIPE] {

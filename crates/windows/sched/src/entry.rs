@@ -14,8 +14,8 @@ use crate::relief::{Relief, relieved};
 use crate::spare;
 use crate::undo::{self, release};
 
-/// Priority of the release agent. The thread that watches over it has the highest.
-const RELEASE_AGENT: u8 = 98;
+/// Priority of processes that undo what others have changed. The thread that watches over one has the highest.
+const UNDO: u8 = 98;
 
 /// If this process was started as a guardian or as the release agent, does that work and does not return. Call it first in
 /// the `main` of every program that starts an [agent](crate::agent).
@@ -30,13 +30,18 @@ pub fn main_if_asked() {
             undo_left_behind(Some(ended));
         }
     };
-    // a job that spins on every CPU in a real-time class must not keep this from running
-    // passed on at first: the thread that watches over this one starts at once
-    let _ = class::set(0, Class::Fifo(RELEASE_AGENT));
-    let relief = Relief::of_this_thread(RELEASE_AGENT).ok();
-    let _ = class::set_not_inherited(0, Class::Fifo(RELEASE_AGENT));
-    relieved(relief.as_ref(), undo);
+    above_all_jobs(undo);
     std::process::exit(0);
+}
+
+/// Does work in the calling thread that a job must not keep from running, though it spins on every CPU in a real-time class: to undo
+/// changes. The thread stays in the real-time class. Without the privilege for that, the work is done all the same, if later.
+pub fn above_all_jobs<T>(work: impl FnOnce() -> T) -> T {
+    // passed on at first: the thread that watches over this one starts at once
+    let _ = class::set(0, Class::Fifo(UNDO));
+    let relief = Relief::of_this_thread(UNDO).ok();
+    let _ = class::set_not_inherited(0, Class::Fifo(UNDO));
+    relieved(relief.as_ref(), work)
 }
 
 /// Waits until the process whose group has become empty is dead: its last thread leaves the group before it is a zombie.

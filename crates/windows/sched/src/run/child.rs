@@ -14,7 +14,7 @@ use nix::errno::Errno;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
 use nix::sys::wait::{WaitPidFlag, waitpid};
-use nix::unistd::{Pid, getpgid, getpgrp};
+use nix::unistd::{Pid, getpgid, getpgrp, getpid, getppid};
 
 use super::config::{Ending, RunConfig};
 use super::signals::{Event, ProgramSignals, Received, Signals, Suspension};
@@ -172,12 +172,15 @@ fn command(
     let bound = (config.cpus.is_some() || reservation.is_some()).then(|| cpus.clone());
     let entry = reservation.and_then(Reservation::entry).map(AsRawFd::as_raw_fd);
     let way_out = release::way_out();
+    let parent = getpid();
     let prepare = move || {
         signals.restore()?;
         // out of the group whose end the kernel tells of: that is for what serves the job, not for the job
         move_to(way_out);
         move_to(entry);
-        bound.as_ref().map_or(Ok(()), |cpus| cpu::bind(0, cpus)).map_err(io::Error::other)
+        bound.as_ref().map_or(Ok(()), |cpus| cpu::bind(0, cpus)).map_err(io::Error::other)?;
+        // if the parent has been killed, its changes may be undone already, and nobody would unbind this process
+        if getppid() == parent { Ok(()) } else { Err(Errno::ESRCH.into()) }
     };
     // SAFETY: between fork and exec only system calls are made; they take no lock and, on their
     // good path, no memory.

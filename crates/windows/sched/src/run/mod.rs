@@ -63,6 +63,9 @@ pub fn run(config: &RunConfig) -> Result<RunReport, SchedError> {
     if let Some(keeper) = &enforcement.keeper {
         keeper.rescan_tasks();
     }
+    if let Some(reservation) = &reservation {
+        reservation.job_has_members();
+    }
     observer.follow();
     let program = child.pid();
     let mut pages = pages.map(|launch| launch.watch(move || task::tree(program)));

@@ -98,7 +98,7 @@ impl Group {
             write(&self.dir.join("cpuset.cpus"), &cpus.to_string())
         });
         if let Err(reason) = made {
-            self.undo();
+            self.undo(|_| ());
             return Err(reason);
         }
         match self.partition(cpus, save) {
@@ -212,7 +212,7 @@ impl Group {
         match set {
             Ok(()) => Ok((self, Partition::CpusetV1)),
             Err(reason) => {
-                self.undo();
+                self.undo(|_| ());
                 Err(reason)
             }
         }
@@ -237,9 +237,9 @@ impl Group {
         text.lines().filter_map(|l| l.parse().ok()).collect()
     }
 
-    /// Moves all tasks into the group above, removes the group, and undoes the changes above. Returns what could not be
-    /// undone.
-    pub(super) fn undo(&self) -> Vec<String> {
+    /// Moves all tasks into the group above, removes the group, and undoes the changes above. `seen` gets each task that is moved. Returns
+    /// what could not be undone.
+    pub(super) fn undo(&self, mut seen: impl FnMut(i32)) -> Vec<String> {
         // frozen tasks fork nothing; those that leave go on
         if self.version == Version::Two {
             let _ = write(&self.dir.join("cgroup.freeze"), "1");
@@ -247,6 +247,7 @@ impl Group {
         let since = Instant::now();
         let removed = loop {
             for tid in self.tasks() {
+                seen(tid);
                 let process = task::process_of(tid).unwrap_or(tid);
                 // it may have ended just now
                 let _ = write(&self.parent.join("cgroup.procs"), &process.to_string());
@@ -389,6 +390,6 @@ mod tests {
             enabled: vec!["/sys/fs/cgroup/no-such-group".into()],
             exclusive: vec![("/sys/fs/cgroup/no-such-group/cpuset.cpus.exclusive".into(), String::new())],
         };
-        assert_eq!(group.undo(), Vec::<String>::new());
+        assert_eq!(group.undo(|_| ()), Vec::<String>::new());
     }
 }

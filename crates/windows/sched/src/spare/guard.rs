@@ -13,6 +13,7 @@ use nix::sys::signal::SigSet;
 
 use super::changes::undo_file;
 use crate::SchedError;
+use crate::entry::above_all_jobs;
 
 /// The first argument of a guard.
 const ARGUMENT: &str = "--colony-spare-guard";
@@ -30,7 +31,7 @@ pub(crate) fn main_if_asked() {
     let mut stdin = std::io::stdin();
     let mut rest = [0; 64];
     while stdin.read(&mut rest).is_ok_and(|n| n > 0) {}
-    undo_file(Path::new(&path));
+    above_all_jobs(|| undo_file(Path::new(&path)));
     std::process::exit(0);
 }
 

@@ -191,6 +191,14 @@ impl Reservation {
         }
     }
 
+    /// Writes down the processes of the job at once: if all of Colony were killed before the next scan, nobody would know which processes
+    /// to unbind, unless a group has them.
+    pub(crate) fn job_has_members(&self) {
+        if let Some(warden) = &self.warden {
+            warden.scan_now();
+        }
+    }
+
     /// Leaves balancing to a scheduler that balances isolated CPUs too, as those of `sched_ext` do.
     pub(crate) fn is_balanced_otherwise(&self) {
         if let Some(warden) = &self.warden {

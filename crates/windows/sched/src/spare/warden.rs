@@ -76,6 +76,12 @@ impl Warden {
         self.shared.never_balance.store(true, Ordering::Release);
     }
 
+    pub(super) fn scan_now(&self) {
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
     /// Undoes the reservation.
     pub(super) fn end(mut self) -> Ended {
         self.stop().unwrap_or_default()

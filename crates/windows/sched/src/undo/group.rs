@@ -6,7 +6,7 @@
 //! limited by that, and the groups of Slurm, systemd and others stay as they are.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -77,11 +77,18 @@ impl JobGroup {
     }
 }
 
-/// The processes in group `name`, which a dead agent has left. Where the hierarchy has gone, so has the group, and an empty
-/// one does as well.
-pub(super) fn group_of_a_dead_agent(name: &str) -> Option<JobGroup> {
+/// The processes in group `name`, which a dead agent has left. `None` if the group is gone with its hierarchy.
+///
+/// # Errors
+/// This process cannot look into the group: it may not mount, for example.
+pub(super) fn group_of_a_dead_agent(name: &str) -> io::Result<Option<JobGroup>> {
     if !name.starts_with(JOB) {
-        return None;
+        return Ok(None);
     }
-    Some(JobGroup::of_hierarchy(&Arc::new(Hierarchy::open_once().ok()?), name))
+    match Hierarchy::open_once() {
+        Ok(hierarchy) => Ok(Some(JobGroup::of_hierarchy(&Arc::new(hierarchy), name))),
+        // a hierarchy that is being freed has no groups
+        Err(e) if e.kind() == io::ErrorKind::ResourceBusy => Ok(None),
+        Err(e) => Err(e),
+    }
 }

@@ -29,7 +29,12 @@ const BUSY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The hierarchy, mounted nowhere but here.
 #[derive(Debug)]
-pub(super) struct Hierarchy(OwnedFd);
+pub(super) struct Hierarchy {
+    /// Its topmost group.
+    root: OwnedFd,
+    /// The mount of `root`; `None` once it is [closed](Self::close_mount).
+    mount: Option<OwnedFd>,
+}
 
 impl Hierarchy {
     /// Opens the hierarchy, and makes one where there is none.
@@ -66,8 +71,21 @@ impl Hierarchy {
                     return Err(io::Error::last_os_error());
                 }
             }
-            descriptor(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0)).map(Self)
+            let mount =
+                descriptor(libc::syscall(libc::SYS_fsmount, context.as_raw_fd(), FSMOUNT_CLOEXEC, 0))?;
+            let root =
+                openat(&mount, ".", OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())?;
+            Ok(Self { root, mount: Some(mount) })
         }
+    }
+
+    /// Closes the mount now; the groups stay within reach. To close it, the kernel waits until all CPUs have been through the scheduler
+    /// (`synchronize_rcu_expedited`), and keeps every other mount waiting. For a process that keeps the hierarchy for as long as its job
+    /// lives, this would otherwise be part of its exit: a job in a real-time class can hold that up for 10 s (Linux 6.18), and the kernel
+    /// starts the release agent, which would end the class, only after the exit.
+    pub(super) fn close_mount(mut self) -> Self {
+        self.mount = None;
+        self
     }
 
     pub(super) fn write(&self, file: &str, bytes: &[u8]) -> io::Result<()> {
@@ -75,21 +93,21 @@ impl Hierarchy {
     }
 
     pub(super) fn open_to_write(&self, file: &str) -> io::Result<File> {
-        Ok(openat(&self.0, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+        Ok(openat(&self.root, file, OFlag::O_WRONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
     }
 
     pub(super) fn open_file(&self, file: &str) -> io::Result<File> {
-        Ok(openat(&self.0, file, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
+        Ok(openat(&self.root, file, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?.into())
     }
 
     /// Makes a group.
     pub(super) fn make(&self, name: &str) -> io::Result<()> {
-        Ok(mkdirat(&self.0, name, Mode::S_IRWXU)?)
+        Ok(mkdirat(&self.root, name, Mode::S_IRWXU)?)
     }
 
     /// The groups in it.
     pub(super) fn groups(&self) -> Vec<String> {
-        let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", self.0.as_raw_fd())) else {
+        let Ok(entries) = std::fs::read_dir(format!("/proc/self/fd/{}", self.root.as_raw_fd())) else {
             return Vec::new();
         };
         let names = entries.filter_map(|e| e.ok()?.file_name().into_string().ok());
@@ -98,7 +116,7 @@ impl Hierarchy {
 
     /// Removes a group. One with processes in it stays: the kernel calls again when they have ended.
     pub(super) fn remove(&self, name: &str) {
-        let _ = unlinkat(&self.0, name, UnlinkatFlags::RemoveDir);
+        let _ = unlinkat(&self.root, name, UnlinkatFlags::RemoveDir);
     }
 }
 

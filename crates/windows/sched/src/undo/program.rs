@@ -107,7 +107,12 @@ fn install_in(path: &Path, owner: u32) -> io::Result<()> {
 fn unnamed_copy(program: &mut File, place: &OwnedFd) -> io::Result<Option<File>> {
     let flags = OFlag::O_WRONLY | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
     match openat(place, ".", flags, Mode::S_IRWXU) {
-        Ok(copy) => copy_to(program, copy.into()).map(Some),
+        // The kernel starts no program that is open to write, and another thread may just have forked a process that has this file:
+        // the copy gets its name when it can only be read.
+        Ok(copy) => {
+            let copy = copy_to(program, copy.into())?;
+            File::open(format!("/proc/self/fd/{}", copy.as_raw_fd())).map(Some)
+        }
         Err(nix::Error::EOPNOTSUPP | nix::Error::EISDIR | nix::Error::EINVAL) => Ok(None),
         Err(e) => Err(e.into()),
     }

@@ -156,33 +156,51 @@ fn set_up() -> Result<Armed, ArmError> {
     let me = TaskId::of(std::process::id().cast_signed()).map_err(io::Error::other);
     let me = me.map_err(ArmError::system("reading the start time of this process"))?;
     let _alone = alone().map_err(ArmError::system("locking the control groups for undo"))?;
-    let root = Arc::new(Hierarchy::open().map_err(|e| match e.raw_os_error() {
+    let root = Hierarchy::open().map_err(|e| match e.raw_os_error() {
         // without the file system, and with cgroup_no_v1=named on the kernel's command line
         Some(libc::ENODEV | libc::ENOENT) => ArmError::NoHierarchies(e),
         _ => ArmError::System { what: "making the control groups for undo", source: e },
-    })?);
-    remove_dead(&root, None);
+    })?;
+    let root = Arc::new(root.close_mount());
+    remove_dead(&root, None, || ());
+    let outside = root.open_to_write("cgroup.procs");
+    let outside = outside.map_err(ArmError::system("opening the control group for jobs"))?.into();
+    // Before the copy is made: joining takes the kernel tens of milliseconds, and if this process is killed in that time, the copy
+    // would be left to nobody.
+    let name = join_group(&root, me).map_err(ArmError::system("joining a control group for undo"))?;
+    name_release_agent(&root).inspect_err(|_| leave_group(&root, &name))?;
+    Ok(Armed { outside, hierarchy: root, me })
+}
+
+/// Copies the program, and names the copy to the kernel.
+fn name_release_agent(root: &Hierarchy) -> Result<(), ArmError> {
     program::install().map_err(ArmError::system("copying the release agent"))?;
     // with other mounts, the path may mean another file to the kernel, or none
     if !program::is_seen_by_the_kernel() {
         program::remove();
         return Err(ArmError::InContainer);
     }
-    let outside = root.open_to_write("cgroup.procs");
-    let outside = outside.map_err(ArmError::system("opening the control group for jobs"))?.into();
-    join_group(&root, me).map_err(ArmError::system("joining a control group for undo"))?;
-    Ok(Armed { outside, hierarchy: root, me })
+    let named = root.write(AGENT, program::path().as_os_str().as_bytes());
+    named.map_err(ArmError::system("naming the release agent to the kernel"))
 }
 
-/// Names the release agent to the kernel, and moves this process, `me`, into a new group that has one.
-fn join_group(root: &Hierarchy, me: TaskId) -> io::Result<()> {
+/// Moves this process, `me`, into a new group whose end the kernel tells the release agent of. Returns the name of the group.
+fn join_group(root: &Hierarchy, me: TaskId) -> io::Result<String> {
     let name = format!("{PROCESS}{}.{}", me.tid, me.start_ticks);
-    root.write(AGENT, program::path().as_os_str().as_bytes())?;
     root.make(&name)?;
     let joined = root
         .write(&format!("{name}/notify_on_release"), b"1")
         .and_then(|()| root.write(&format!("{name}/cgroup.procs"), b"0"));
-    joined.inspect_err(|_| root.remove(&name))
+    joined.inspect_err(|_| root.remove(&name))?;
+    Ok(name)
+}
+
+/// Undoes [`join_group`].
+fn leave_group(root: &Hierarchy, name: &str) {
+    // nothing is in this process's name yet: the kernel may start the release agent for it or not
+    let _ = root.write(&format!("{name}/notify_on_release"), b"0");
+    let _ = root.write("cgroup.procs", b"0");
+    root.remove(name);
 }
 
 /// The process whose group has become empty, if the kernel started this program to say so: the first argument is the path
@@ -193,20 +211,24 @@ pub(crate) fn released(argument: &Path) -> Option<TaskId> {
 }
 
 /// Removes the groups of processes that are dead, and that of `ended`, which is about to be. A group stays as long as there is
-/// something to undo for its process: the kernel starts no release agent for a group that is removed.
-fn remove_dead(hierarchy: &Arc<Hierarchy>, ended: Option<TaskId>) {
-    let is_over = |of: TaskId| !of.is_running_process().unwrap_or(true) && !has_files(of);
-    for name in hierarchy.groups() {
-        if owner(&name).is_some_and(|of| ended == Some(of) || is_over(of)) {
-            match name.starts_with(JOB) {
-                true => JobGroup::of_hierarchy(hierarchy, &name).dissolve(),
-                false => hierarchy.remove(&name),
-            }
-        }
+/// something to undo for its process: the kernel starts no release agent for a group that is removed. Calls `no_process_is_left` if
+/// only groups of jobs are left: to remove these may take seconds on a busy node.
+fn remove_dead(hierarchy: &Arc<Hierarchy>, ended: Option<TaskId>, no_process_is_left: impl FnOnce()) {
+    let is_over = |name: &str| {
+        let is_dead = |of: TaskId| !of.is_running_process().unwrap_or(true) && !has_files(of);
+        owner(name).is_some_and(|of| ended == Some(of) || is_dead(of))
+    };
+    let (of_jobs, of_processes): (Vec<_>, Vec<_>) =
+        hierarchy.groups().into_iter().partition(|name| name.starts_with(JOB));
+    of_processes.iter().filter(|name| is_over(name)).for_each(|name| hierarchy.remove(name));
+    if !hierarchy.groups().iter().any(|name| name.starts_with(PROCESS)) {
+        no_process_is_left();
     }
+    let of_jobs = of_jobs.iter().filter(|name| is_over(name));
+    of_jobs.for_each(|name| JobGroup::of_hierarchy(hierarchy, name).dissolve());
 }
 
-/// Removes the groups of dead processes and of `ended`, and, where no other is left, the hierarchy and the copy of the program.
+/// Removes the groups of dead processes and of `ended`, and, where no other is left, the copy of the program and the hierarchy.
 pub(crate) fn clean_up(ended: Option<TaskId>) {
     for time in 0..TRIES {
         let Ok(alone) = alone() else { return };
@@ -219,7 +241,8 @@ pub(crate) fn clean_up(ended: Option<TaskId>) {
         let is_empty = match Hierarchy::open_once() {
             Ok(hierarchy) => {
                 let hierarchy = Arc::new(hierarchy);
-                remove_dead(&hierarchy, ended);
+                // nobody needs the copy for the groups of jobs that are left
+                remove_dead(&hierarchy, ended, program::remove);
                 hierarchy.groups().is_empty()
             }
             // it is being freed

@@ -35,9 +35,9 @@ impl Tasks {
     /// is all of them. A process without the privilege to mount cannot look into the job's group; the release agent can.
     fn restore(&self, job: &Job) -> bool {
         self.tasks.iter().for_each(|&task| job.know(task));
-        let group = self.group.as_deref().and_then(group_of_a_dead_agent);
-        let complete = group.is_some() == self.group.is_some();
-        if let Some(group) = group {
+        let group = self.group.as_deref().map_or(Ok(None), group_of_a_dead_agent);
+        let complete = group.is_ok();
+        if let Ok(Some(group)) = group {
             job.gather(group);
         }
         job.restore();
@@ -78,11 +78,10 @@ pub(crate) fn restore_tasks(ended: Option<TaskId>) -> Restored {
 }
 
 /// Restores what is in one file, and removes it. For a guardian that has restored what it knows of: one that was started
-/// just before the agent died knows nothing yet.
+/// just before the agent died knows nothing yet. The job's group stays: to remove it may take seconds on a busy node, and the release
+/// agent, which does it, starts after the guardian has ended.
 pub(crate) fn finish(path: &Path) {
-    let job = Job::new();
-    if read_to_undo::<Tasks>(path).is_some_and(|tasks| tasks.restore(&job)) {
+    if read_to_undo::<Tasks>(path).is_some_and(|tasks| tasks.restore(&Job::new())) {
         let _ = std::fs::remove_file(path);
     }
-    job.scatter();
 }
