@@ -12,7 +12,7 @@ use anyhow::Context;
 use colony_doctor::{DoctorError, Examination};
 use colony_node::cpu::CpuSet;
 use colony_tune::{
-    Applied, Linux, OnFailure, Plan, Profile, Progress, Reverted, Standing, Transaction, TuneError,
+    Applied, Linux, OnFailure, Plan, Profile, Progress, Recovered, Reverted, Standing, Transaction, TuneError,
 };
 use colony_view::tune as view;
 use serde::Serialize;
@@ -220,7 +220,7 @@ fn apply(a: &Apply) -> anyhow::Result<ExitCode> {
     let node = a.target.node()?;
     let linux = linux(a.target.root.as_deref());
     // an examination before would find settings as a transaction left them that is undone here
-    let _lock = lock(&linux)?;
+    let (_lock, _) = lock(&linux)?;
     let mut plan = Plan::new(&colony_doctor::examine(&node), &profile);
     check_skipped(&a.skip, &plan)?;
     let on_failure = if a.keep_going { OnFailure::KeepGoing } else { OnFailure::Undo };
@@ -269,8 +269,8 @@ fn still_found(now: &Examination, applied: &Applied) -> Vec<String> {
     now.findings.iter().filter(|f| made(&f.id)).map(|f| f.id.clone()).collect()
 }
 
-/// Keeps other transactions out, and undoes one that was interrupted.
-fn lock(linux: &Linux) -> anyhow::Result<std::fs::File> {
+/// Keeps other transactions out, and undoes those that were interrupted. Returns these, too.
+fn lock(linux: &Linux) -> anyhow::Result<(std::fs::File, Vec<Recovered>)> {
     let lock = linux.lock().map_err(|e| {
         let hint = if e.kind() == std::io::ErrorKind::PermissionDenied {
             "; only root changes settings"
@@ -279,14 +279,15 @@ fn lock(linux: &Linux) -> anyhow::Result<std::fs::File> {
         };
         anyhow::anyhow!("the journals of transactions: {e}{hint}")
     })?;
-    for r in colony_tune::recover(linux).context("undoing a transaction that was interrupted")? {
+    let recovered = colony_tune::recover(linux).context("undoing a transaction that was interrupted")?;
+    for r in &recovered {
         note!(
             "the transaction {} was interrupted; its {} changes are undone",
             r.name,
             r.reverted.undone.len()
         );
     }
-    Ok(lock)
+    Ok((lock, recovered))
 }
 
 /// JSON document of `colony tune revert --json`.
@@ -307,21 +308,27 @@ struct OneReverted {
 
 fn revert(a: &Revert) -> anyhow::Result<()> {
     let linux = linux(a.root.as_deref());
-    let _lock = lock(&linux)?;
+    let (_lock, recovered) = lock(&linux)?;
     let units = persist::units(a.root.as_deref());
     let applied: Vec<String> = colony_tune::list(&linux)?.into_iter().map(|t| t.name).collect();
     // a boot at which the unit failed, or a kill between the steps, leaves a unit without a transaction
     let mut all = units.names()?;
     all.retain(|name| !applied.contains(name));
     all.extend(applied.iter().cloned());
+    let is_recovered = |name: &String| recovered.iter().any(|r| r.name == *name);
     let names = match (&a.name, &all[..]) {
+        // what was asked for is done already
+        (Some(name), all) if is_recovered(name) && !all.contains(name) => Vec::new(),
         (Some(name), _) => vec![name.clone()],
         (None, all) if a.all => all.iter().rev().cloned().collect(),
         (None, [only]) => vec![only.clone()],
+        (None, []) if !recovered.is_empty() => Vec::new(),
         (None, []) => return Err(wrong("no transaction is applied")),
         (None, all) => return Err(wrong(format!("name one of {}, or give --all", all.join(", ")))),
     };
-    let mut reverted = Vec::new();
+    let undone = |r: Recovered| OneReverted { name: r.name, unit_removed: false, reverted: r.reverted };
+    let mut reverted: Vec<OneReverted> =
+        recovered.into_iter().filter(|r| !all.contains(&r.name)).map(undone).collect();
     for name in names {
         // first: a transaction without its unit ends with the boot, a unit without its transaction does not
         let unit_removed = units.remove(&name)?;
