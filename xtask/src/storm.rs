@@ -37,8 +37,8 @@ fn numbers(words: &[&str]) -> Result<(u32, u64)> {
     Ok((kills, seed))
 }
 
-/// Runs the storms: programs that change the node, ranks over sockets and over MPI, a machine, fuzzers. One after another, so that
-/// they do not wait for each other.
+/// Runs the storms: programs and commands that change the node, ranks over sockets and over MPI, a machine, fuzzers. One after another, so
+/// that they do not wait for each other.
 ///
 /// # Errors
 /// A build or a storm that fails.
@@ -54,6 +54,11 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         let mut storm = in_checkout(&["test", "--locked", "-p", "colony-sched", "--test", "sched", "--"]);
         check(storm.args(["--nocapture", test]).env("COLONY_KILLS", kills.to_string()))?;
     }
+    let of_commands = ["-p", "colony", "-p", "colonyd"];
+    check(in_checkout(&["build", "--locked"]).args(of_commands))?;
+    let mut storm = in_checkout(&["test", "--locked", "-p", "colony", "--test", "e2e", "--"]);
+    storm.args(["--nocapture", "storm::commands_that_change_the_node"]);
+    check(storm.env("COLONY_KILLS", kills.to_string()))?;
     let runtime = ["--locked", "--release", "-p", "colony-runtime", "--features", "mpi"];
     check(in_checkout(&["build"]).args(runtime).arg("--examples"))?;
     for network in ["storm::a_long_storm", "storm::a_long_storm_over_mpi"] {

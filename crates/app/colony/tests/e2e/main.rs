@@ -31,6 +31,7 @@ mod signals;
 mod sim;
 mod sim_options;
 mod sim_refusals;
+mod storm;
 mod study;
 mod timeline;
 mod top;
