@@ -151,3 +151,28 @@ pub(crate) fn receive_fds<const N: usize>(stream: &UnixStream) -> io::Result<[Ow
     let (_, fds) = rights::receive(stream, &mut [0])?;
     fds.try_into().map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "other descriptors than promised"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_has_a_bound_that_is_checked_before_memory_is_taken_for_it() {
+        let (supervisor, worker) = UnixStream::pair().expect("sockets");
+        let report = |bytes: usize| Report::Log { node: 0, text: "x".repeat(bytes) };
+        let around = serde_json::to_string(&report(0)).expect("JSON").len();
+        let received = |bytes: usize| -> io::Result<Option<Report>> {
+            std::thread::scope(|s| {
+                s.spawn(|| send(&worker, &report(bytes)));
+                receive(&supervisor)
+            })
+        };
+        assert!(received(REPORT - around).is_ok_and(|report| report.is_some()), "128 KiB");
+        // a worker that names a length alone
+        (&worker).write_all(&(REPORT as u32 + 1).to_le_bytes()).expect("room");
+        let refused = receive::<Report>(&supervisor).expect_err("a byte too long");
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        (&worker).write_all(&u32::MAX.to_le_bytes()).expect("room");
+        assert!(receive::<Report>(&supervisor).is_err_and(|e| e.kind() == io::ErrorKind::InvalidData));
+    }
+}

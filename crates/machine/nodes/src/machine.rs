@@ -208,6 +208,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_node_has_4_gib_of_addresses_unless_it_has_much_memory() {
+        let window = |change: fn(&mut Machine)| {
+            let mut machine = Machine::default();
+            change(&mut machine);
+            machine.window()
+        };
+        assert_eq!(window(|_| ()), 4 << 30);
+        assert_eq!(window(|m| m.addresses = Some(1 << 30)), 1 << 30);
+        assert_eq!(window(|m| m.memory = 8 << 30), 16 << 30, "as many again as it has memory");
+        assert_eq!(window(|m| m.link = Link::Network(Network::default())), 64 << 20, "none but its memory");
+    }
+
+    #[test]
     fn impossible_machines_are_refused() {
         let refused = |change: fn(&mut Machine)| {
             let mut machine = Machine::default();

@@ -185,6 +185,18 @@ mod tests {
     }
 
     #[test]
+    fn a_record_that_is_too_large_is_not_written_and_the_file_stays() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let path = folder.path().join("ledger");
+        save(&path, &some_record()).expect("writable");
+        let mut large = some_record();
+        let journal = "x".repeat(usize::try_from(LARGEST).expect("a size")).into();
+        large.owners[1].id = OwnerId::Transaction { journal };
+        assert!(save(&path, &large).is_err_and(|e| e.to_string().contains("33554432")));
+        assert_eq!(load(&path).expect("own text"), some_record());
+    }
+
+    #[test]
     fn names_of_affinities_that_are_not_there_are_an_error() {
         let mut other = saved(&some_record());
         other.affinities.pop();

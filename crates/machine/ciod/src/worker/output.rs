@@ -400,4 +400,15 @@ mod tests {
         assert_eq!(label(3, &mut unfinished, b"", true), b"3: end\n");
         assert!(unfinished.is_empty());
     }
+
+    #[test]
+    fn a_mebibyte_waits_for_a_reader_that_reads_nothing_and_no_more() {
+        let (reader, writer) = std::io::pipe().expect("pipe");
+        let pipe = nix::fcntl::fcntl(&writer, nix::fcntl::FcntlArg::F_GETPIPE_SZ).expect("a pipe");
+        let mut output = Output::new(writer.into(), None);
+        let part = vec![b'x'; 4 << 20];
+        assert_eq!(output.write(&part), Ok(usize::try_from(pipe).expect("a size") + QUEUE));
+        assert_eq!((output.write(b"more"), output.room(), output.waiting()), (Ok(0), 0, 1 << 20));
+        drop(reader);
+    }
 }

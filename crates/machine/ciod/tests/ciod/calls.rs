@@ -485,6 +485,8 @@ fn files_in_memory_hold_no_more_than_the_nodes() {
     let make = |node: &mut SyntheticNode| node.call(0, nr::memfd_create, [name, 0, 0, 0, 0, 0]);
     let first = make(node) as u64;
     let second = make(node) as u64;
+    let huge = node.call(0, nr::memfd_create, [name, u64::from(libc::MFD_HUGETLB), 0, 0, 0, 0]);
+    assert_eq!(huge, Errno::EINVAL.result(), "huge pages are no memory of the nodes");
     for file in [first, second] {
         assert_eq!(node.call(0, nr::fallocate, [file, 0, 0, half, 0, 0]), 0);
     }

@@ -9,6 +9,7 @@ mod names;
 mod parents;
 mod specification;
 mod targets;
+mod users;
 mod words;
 
 use std::path::{Path, PathBuf};

@@ -268,6 +268,22 @@ mod tests {
     }
 
     #[test]
+    fn a_connection_is_closed_2_s_after_it_began_to_ask_and_5_s_after_it_began() {
+        assert_eq!((TIMES.to_ask, TIMES.to_end), (Duration::from_secs(2), Duration::from_secs(5)));
+        let soon = Duration::from_millis(20);
+        for times in [Times { to_ask: soon, ..NEVER }, Times { to_end: soon, ..NEVER }] {
+            let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+            listener.set_nonblocking(true).expect("ours");
+            let address = listener.local_addr().expect("bound");
+            answer_within(times, Listener::Tcp(listener), Arc::new(|| "colony 1\n".into()))
+                .expect("a thread");
+            // each read ends when the connection is closed
+            assert!(!ask(address, b"").contains("200 OK"), "{times:?}");
+            assert!(!ask(address, b"GET /metrics HTTP/1.1\r\n").contains("200 OK"), "{times:?}");
+        }
+    }
+
+    #[test]
     fn a_socket_answers_behind_more_silent_connections_than_it_takes() {
         use std::os::unix::net::{UnixListener, UnixStream};
         let dir = tempfile::tempdir().expect("temp dir");

@@ -80,3 +80,34 @@ impl Slots {
         self.iter().filter_map(|(index, task)| Some((index, task.id(), table.choice(index)?))).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use colony_node::cpu;
+
+    use super::*;
+    use crate::agent::RegularClass;
+
+    #[test]
+    fn tasks_beyond_the_table_have_no_slot_until_others_have_left() {
+        const MOST: i32 = 16_384;
+        let table = Table::new(50, RegularClass::Idle, &cpu::online().expect("linux"));
+        let mut slots = Slots::default();
+        // numbers that no kernel gives: nothing is switched or restored
+        let task = |n: i32| JobTask {
+            tid: i32::MAX - n,
+            pid: i32::MAX - n,
+            start_ticks: 1,
+            cpu: 0,
+            own: Class::Other(0),
+            own_reset: false,
+            runnable: false,
+        };
+        let entered = (0..MOST + 100).filter(|n| slots.enter(&task(*n), &table, false, 0)).count();
+        assert_eq!((entered, slots.iter().count()), (16_384, 16_384));
+        slots.strike(task(0).tid, &table);
+        assert!(!slots.enter(&task(MOST + 100), &table, false, 0), "a thread may still hold the old number");
+        slots.settle_the_left();
+        assert!(slots.enter(&task(MOST + 101), &table, false, 0));
+    }
+}

@@ -345,4 +345,53 @@ mod tests {
         assert_eq!(connect(USERS[0], &of_root.address()), Ok(()));
         assert_eq!(connect(0, &of_user.address()), Ok(()));
     }
+
+    #[test]
+    fn a_process_behind_128_silent_connections_waits_a_tenth_of_a_second_for_them() {
+        let secret = secret();
+        let mut admission = admission(&secret);
+        let mut strangers = Vec::new();
+        while strangers.len() < 128 {
+            strangers.push(stranger(&admission));
+            assert!(admission.admit::<u32>().expect("takes connections").is_none());
+        }
+        let began = |admission: &mut Admission, at: Instant| {
+            admission.candidates.iter_mut().for_each(|one| one.since = at);
+        };
+        let rank = join(&admission, &secret, 5);
+        // a connection that begins later than now is a new one, however slow this test is
+        began(&mut admission, Instant::now() + Duration::from_secs(3600));
+        assert!(admission.admit::<u32>().expect("looks").is_none());
+        assert_eq!(admission.candidates.len(), 128, "all of them are too new to be closed");
+        began(&mut admission, Instant::now() - Duration::from_millis(101));
+        assert_eq!(admit(&mut admission), 5);
+        assert!(rank.join().expect("no panic").is_ok());
+    }
+
+    #[test]
+    fn a_silent_connection_is_closed_after_a_minute() {
+        let mut admission = admission(&secret());
+        let mut stranger = stranger(&admission);
+        assert!(admission.admit::<u32>().expect("takes connections").is_none());
+        let began = |admission: &mut Admission, seconds| {
+            admission.candidates[0].since = Instant::now() - Duration::from_secs(seconds);
+            assert!(admission.admit::<u32>().expect("takes connections").is_none());
+        };
+        began(&mut admission, 30);
+        assert!(!is_closed(&mut stranger), "it has the time that slow processes have");
+        began(&mut admission, 60);
+        assert!(is_closed(&mut stranger) && admission.candidates.is_empty());
+    }
+
+    #[test]
+    fn if_descriptors_are_short_the_oldest_connection_on_which_nothing_is_proven_is_closed() {
+        let mut admission = admission(&secret());
+        let mut strangers = [(); 2].map(|()| stranger(&admission));
+        assert!(admission.admit::<u32>().expect("takes connections").is_none());
+        let short = || io::Error::from_raw_os_error(EMFILE);
+        assert_eq!(admission.cannot_take(short()).expect("one is closed"), Taken::One);
+        assert_eq!(strangers.each_mut().map(is_closed), [true, false]);
+        assert_eq!(admission.cannot_take(short()).expect("one is closed"), Taken::One);
+        assert!(admission.cannot_take(short()).is_err(), "there is none that could be closed");
+    }
 }
