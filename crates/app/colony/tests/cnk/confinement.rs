@@ -60,7 +60,9 @@ pub(crate) fn check_kept_output(machine: &Machine) {
     }
     let (user, program) = (USER.to_string(), busybox.to_str().expect("a path"));
     let said = ["sh", "-c", "echo words; echo errors >&2"];
-    let words = [&["job", "submit", "--user", &user, "--dir", "/", "--", program][..], &said].concat();
+    let words =
+        [&["job", "submit", "--processes", "1", "--user", &user, "--dir", "/", "--", program][..], &said]
+            .concat();
     let job = machine.done(&words).trim().to_owned();
     assert_eq!(machine.ended(&job)["code"], 0, "{}", machine.job(&job));
     let folder = machine.path().join("m/jobs").join(&job);
