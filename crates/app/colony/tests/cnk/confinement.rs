@@ -26,7 +26,7 @@ fn status(pid: i32, field: &str) -> String {
 }
 
 /// Checks the processes of a machine that is up.
-pub(crate) fn check_processes(machine: &Machine) {
+fn check_processes(machine: &Machine) {
     let owner = machine.owner();
     let boot = task::tree(owner).into_iter().find(|pid| is_named(*pid, "colony-boot"));
     for (name, pid, capabilities) in [
@@ -48,7 +48,7 @@ pub(crate) fn check_processes(machine: &Machine) {
 }
 
 /// Checks the output that root's machine keeps of a job of another user.
-pub(crate) fn check_kept_output(machine: &Machine) {
+fn check_kept_output(machine: &Machine) {
     if !geteuid().is_root() {
         return;
     }
@@ -74,4 +74,12 @@ pub(crate) fn check_kept_output(machine: &Machine) {
     let about = std::fs::metadata(&folder).expect("it is there");
     assert_eq!((about.uid(), about.mode() & 0o777), (0, 0o700), "its user cannot swap the files");
     assert_eq!(machine.done(&["job", "output", &job]), "words\n");
+}
+
+#[test]
+fn processes_of_a_machine_are_confined_and_kept_output_is_its_user_s() {
+    let Some(machine) = Machine::new() else { return };
+    machine.done(&["machine", "up", "--shape", "2x2x2"]);
+    check_kept_output(&machine);
+    check_processes(&machine);
 }

@@ -13,7 +13,6 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::common::{folder, programs};
-use crate::confinement::{check_kept_output, check_processes};
 
 /// Longest wait for anything, beside any load.
 const PATIENCE: Duration = Duration::from_secs(200);
@@ -202,8 +201,6 @@ fn a_machine_is_booted_runs_jobs_and_is_switched_off() {
         let (code, text) = machine.fails(&words);
         assert!(code == Some(2) && text.contains(said), "{words:?}: {text}");
     }
-    check_kept_output(&machine);
-    check_processes(&machine);
     let (owner, daemon) = (machine.owner(), machine.daemon().expect("it runs"));
     let emulators = machine.emulators();
     assert_eq!(emulators.len(), 16);
