@@ -20,6 +20,16 @@ pub fn raise_limit() -> u64 {
     }
 }
 
+/// Raises the hard limit of descriptors to [`MOST`], for this process and those that it starts. This takes `CAP_SYS_RESOURCE`: without it,
+/// the limit stays as it is.
+pub fn raise_hard_limit() {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    if hard < MOST {
+        // a container may not have the capability
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, soft, MOST);
+    }
+}
+
 /// Closes every descriptor from `first` on at the next `exec`, those of libraries included. Makes system calls only, so that it
 /// may be called between `fork` and `exec`.
 ///

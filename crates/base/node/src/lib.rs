@@ -3,11 +3,13 @@
 //!
 //! Everything that asks the kernel about this machine, or puts a task somewhere on it, goes through
 //! here: [CPUs](cpu), [caches, NUMA nodes and sockets](topology), [lists of the kernel command line](kernel_list), [scheduling classes](class), [tasks](task), [processes by descriptor](pidfd), [processes that end with
-//! their parent](parent), [privileges](privilege), [descriptors](descriptor), the [memory](memory::limit), the [`record`] of
+//! their parent](parent), [privileges](privilege), the
+//! [confinement] of programs that serve all users, [filters of system calls](seccomp), [descriptors](descriptor), the [memory](memory::limit), the [`record`] of
 //! the node's state that every result carries, [files](mod@file) that appear whole or not at all, and the node's
 //! [health file](health).
 
 pub mod class;
+pub mod confinement;
 pub mod cpu;
 pub mod descriptor;
 pub mod file;
@@ -21,6 +23,7 @@ pub mod privilege;
 pub mod process_user;
 pub mod record;
 pub mod rights;
+pub mod seccomp;
 pub mod task;
 pub mod topology;
 pub mod trust;

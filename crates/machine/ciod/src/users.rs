@@ -9,6 +9,16 @@ use crate::control::Identity;
 use crate::spec::Files;
 use crate::{JobError, JobSpec};
 
+impl JobSpec {
+    /// Looks up the numbers of the user and the group that the job runs as.
+    ///
+    /// # Errors
+    /// If a name is unknown, or this process may not start jobs of that user.
+    pub fn user_ids(&self) -> Result<(u32, u32), JobError> {
+        identity(self).map(|identity| (identity.uid, identity.gid))
+    }
+}
+
 /// Looks up who the job runs as.
 pub(crate) fn identity(spec: &JobSpec) -> Result<Identity, JobError> {
     let (uid, gid) = (geteuid(), getegid());

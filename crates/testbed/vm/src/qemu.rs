@@ -82,6 +82,8 @@ impl Confinement {
 
     /// Gives up what the caller may do, in a process that is about to become the emulator.
     fn enter(&self) -> io::Result<()> {
+        // as the caller: afterwards this is another user's process, which takes a capability
+        colony_node::task::kill_this_earlier();
         if let Some(user) = self.user {
             setgroups(self.group.as_slice())?;
             let own = user.of(std::process::id());
@@ -116,12 +118,10 @@ fn kvm_group() -> Result<Option<Gid>, VmError> {
 /// If QEMU is not here, with what to install, or the system refuses another process.
 pub fn spawn(mut command: Command) -> Result<Child, VmError> {
     let tool = QEMU.0;
-    let child = command.spawn().map_err(|e| match e.kind() {
+    command.spawn().map_err(|e| match e.kind() {
         io::ErrorKind::NotFound => missing(e.to_string()),
         _ => VmError::Io { what: format!("starting {tool}"), source: e },
-    })?;
-    colony_node::task::kill_earlier(child.id());
-    Ok(child)
+    })
 }
 
 /// The error of a machine without QEMU, for this reason.
@@ -226,6 +226,8 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(status(pid, "NoNewPrivs").as_deref(), Some("1"));
+        let score = std::fs::read_to_string(format!("/proc/{pid}/oom_score_adj")).expect("it runs");
+        assert_eq!(score.trim(), "500");
         let uid = if geteuid().is_root() { ProcessUser::here().of(pid) } else { geteuid().as_raw() };
         assert_eq!(status(pid, "Uid"), Some(uid.to_string()));
         if geteuid().is_root() {

@@ -4,6 +4,7 @@
 mod allocation;
 mod boot;
 mod common;
+mod confinement;
 mod conformance;
 mod control;
 mod counters;

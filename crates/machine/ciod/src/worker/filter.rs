@@ -3,11 +3,10 @@
 //! for good, so that a worker that is broken into can start no program, trace no process, and reach no other part of
 //! the kernel than its programs can.
 
-use std::collections::BTreeMap;
 use std::io;
 
 use colony_fship::calls::{CALLS, Class, number};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch, apply_filter};
+use colony_node::seccomp;
 
 /// Calls that a worker or a proxy makes for itself: memory, time, waiting, exit.
 const OWN: &[libc::c_long] = &[
@@ -53,19 +52,10 @@ const NEVER: &[u32] = &[number::execve];
 
 /// Refuses everything else from now on, to this thread and what it starts.
 pub(crate) fn enter() -> io::Result<()> {
-    apply_filter(&program()?).map_err(io::Error::other)
-}
-
-fn program() -> io::Result<BpfProgram> {
     let shipped = CALLS.iter().filter(|call| call.class == Class::Shipped);
     let shipped = shipped.map(|call| u32::from(call.number)).filter(|number| !NEVER.contains(number));
-    let allowed: BTreeMap<i64, Vec<_>> =
-        shipped.map(i64::from).chain(OWN.iter().copied()).map(|number| (number, Vec::new())).collect();
     // as a kernel that has no such call, which libraries know how to do without
-    let refused = SeccompAction::Errno(libc::ENOSYS.unsigned_abs());
-    SeccompFilter::new(allowed, refused, SeccompAction::Allow, TargetArch::x86_64)
-        .and_then(TryInto::try_into)
-        .map_err(io::Error::other)
+    seccomp::allow_only(shipped.map(i64::from).chain(OWN.iter().copied()), libc::ENOSYS)
 }
 
 #[cfg(test)]

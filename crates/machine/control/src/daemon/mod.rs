@@ -41,6 +41,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::middleware::{from_fn, from_fn_with_state};
 use clap::Parser;
+use colony_node::confinement::{Capability, confine};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 use tokio::net::UnixListener;
@@ -96,10 +97,27 @@ impl Shared {
     }
 }
 
+/// The capabilities of `colony-control`, if root runs it: those of the processes that it starts, and one of its own.
+const CAPABILITIES: [Capability; 7] = [
+    // of colony-partition
+    Capability::CAP_CHOWN,
+    Capability::CAP_KILL,
+    Capability::CAP_SETGID,
+    Capability::CAP_SETUID,
+    Capability::CAP_SETPCAP,
+    // of colony-partition; the daemon reads kept output, which is its user's
+    Capability::CAP_DAC_READ_SEARCH,
+    // the operator may choose port 443
+    Capability::CAP_NET_BIND_SERVICE,
+];
+
 /// The `main` of the program `colony-control`.
 #[must_use]
 pub fn daemon_main() -> ExitCode {
-    match run(Args::parse()) {
+    let args = Args::parse();
+    // before there are other threads
+    let warnings = confine(&CAPABILITIES);
+    match run(args, warnings) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("colony-control: {error}");
@@ -108,7 +126,7 @@ pub fn daemon_main() -> ExitCode {
     }
 }
 
-fn run(args: Args) -> Result<(), ControlError> {
+fn run(args: Args, warnings: Vec<String>) -> Result<(), ControlError> {
     // what is made here is its owner's only; the socket is opened to others below
     nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(0o077));
     std::fs::create_dir_all(&args.folder).map_err(ControlError::io(args.folder.display().to_string()))?;
@@ -121,7 +139,7 @@ fn run(args: Args) -> Result<(), ControlError> {
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(ControlError::io("starting the daemon"))?;
-    runtime.block_on(serve(folder, args.if_up))
+    runtime.block_on(serve(folder, args.if_up, warnings))
 }
 
 /// Keeps other daemons from the folder, as long as this process lives. One that is about to end is waited for.
@@ -142,10 +160,14 @@ fn take(folder: &Path) -> Result<Flock<File>, ControlError> {
     }
 }
 
-async fn serve(folder: PathBuf, if_up: bool) -> Result<(), ControlError> {
+async fn serve(folder: PathBuf, if_up: bool, warnings: Vec<String>) -> Result<(), ControlError> {
     let opened = folder.clone();
     let control = tokio::task::spawn_blocking(move || {
         let control = Control::open(opened)?;
+        for warning in warnings {
+            let text = format!("the control daemon is not confined: {warning}");
+            control.report(Severity::Warning, "", "confinement", text, None);
+        }
         control.adopt()?;
         control.forget_ended()?;
         control.count_outputs_beside()?;

@@ -37,7 +37,7 @@ impl Control {
 
     /// Counts the output of a job that has ended, and removes that of earlier jobs of its user if it is too much together.
     pub(super) fn count_output(&self, job: u64) -> Result<(), ControlError> {
-        let length = |file: &PathBuf| std::fs::metadata(file).map_or(0, |file| file.len());
+        let length = |file: &PathBuf| std::fs::symlink_metadata(file).map_or(0, |file| file.len());
         let bytes = self.output_files(job).iter().map(length).sum();
         let removed = self.store().store_output_size(job, bytes)?;
         removed.into_iter().for_each(|id| self.remove_outputs(id));

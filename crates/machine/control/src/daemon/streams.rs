@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::io::SeekFrom;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,6 +13,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use hyper::body::Frame;
+use nix::fcntl::OFlag;
 use serde::Deserialize;
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _};
 use tokio::sync::broadcast::Receiver;
@@ -102,6 +103,13 @@ pub(super) async fn output(
     Ok(([(CONTENT_TYPE, "application/octet-stream")], Body::new(Parts(parts))).into_response())
 }
 
+/// Opens kept output. It belongs to the job's user: links are not followed, and only a regular file is read.
+async fn open(path: &Path) -> Option<tokio::fs::File> {
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
+    let file = tokio::fs::File::options().read(true).custom_flags(flags.bits()).open(path).await.ok()?;
+    file.metadata().await.ok()?.is_file().then_some(file)
+}
+
 /// Copies the output of a job, until the job has ended or the reader hangs up.
 async fn copy(
     shared: &Shared,
@@ -115,7 +123,7 @@ async fn copy(
         // before the last look: nothing is printed after the end
         let is_last = !follow || shared.control.job(id).ok()?.state == JobState::Ended;
         if file.is_none()
-            && let Ok(mut opened) = tokio::fs::File::open(&path).await
+            && let Some(mut opened) = open(&path).await
         {
             // no file has more bytes than the system can count
             opened.seek(SeekFrom::Start(from.min(i64::MAX.unsigned_abs()))).await.ok()?;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs of a partition, each in a thread of its own.
 
-use std::fs::File;
-use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,6 +14,7 @@ use super::events::News;
 use super::input::Input;
 use super::nodes::{JobEntry, Nodes};
 use super::outcome::Ended;
+use super::output_file;
 use crate::api::{InputTaken, JobBlock, PartitionState, Severity};
 
 /// Timeout for a check of the nodes.
@@ -112,10 +111,6 @@ pub(crate) fn forget(nodes: &Nodes, stored: u64) {
     });
 }
 
-fn output(path: &PathBuf) -> io::Result<File> {
-    File::options().append(true).create(true).open(path)
-}
-
 /// Runs a job to its end.
 fn run(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) {
     let (job, block, mark) = (launch.job, launch.block, launch.mark.clone());
@@ -203,8 +198,9 @@ fn io_location(nodes: &Nodes, block: Option<JobBlock>, pset: u32) -> Option<Stri
 }
 
 fn start(nodes: &Nodes, launch: Launch, stdin: Option<OwnedFd>) -> Result<Arc<Running>, Ended> {
-    let mut streams = output(&launch.stdout)
-        .and_then(|stdout| Streams::output(stdout.into(), output(&launch.stderr)?.into()))
+    let owner = launch.spec.user_ids().map_err(|e| Ended::not_started(&e.into()))?;
+    let mut streams = output_file::open(&launch.stdout, owner)
+        .and_then(|stdout| Streams::output(stdout.into(), output_file::open(&launch.stderr, owner)?.into()))
         .map_err(|e| Ended::by_machine(format!("the output of the job: {e}")))?;
     streams.stdin = stdin.unwrap_or(streams.stdin);
     let launched = {

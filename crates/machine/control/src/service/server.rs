@@ -12,6 +12,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::nodes::Nodes;
 use super::protocol::{Answer, Ask, Lines, Setup};
 use super::{boot, jobs};
+use crate::api::Severity;
 
 /// Period at which a connection that listens looks whether the service ends.
 const LISTEN: Duration = Duration::from_millis(500);
@@ -34,8 +35,8 @@ fn system(what: impl Into<String>) -> impl FnOnce(io::Error) -> ServiceError {
     move |source| ServiceError::Io { what, source }
 }
 
-/// Serves until the daemon or a signal ends it. Then no node is left.
-pub(super) fn run(argument: Option<OsString>) -> Result<(), ServiceError> {
+/// Serves until the daemon or a signal ends it. Then no node is left. `warnings` are reported as events.
+pub(super) fn run(warnings: Vec<String>, argument: Option<OsString>) -> Result<(), ServiceError> {
     let path = argument.ok_or(ServiceError::Usage)?;
     let text = std::fs::read_to_string(&path).map_err(system(path.display().to_string()))?;
     let setup: Setup = serde_json::from_str(&text)?;
@@ -48,6 +49,10 @@ pub(super) fn run(argument: Option<OsString>) -> Result<(), ServiceError> {
     let _ = std::fs::remove_file(&setup.socket);
     let listener = UnixListener::bind(&setup.socket).map_err(system(setup.socket.display().to_string()))?;
     let nodes = Nodes::new(setup.shape.nodes());
+    for warning in warnings {
+        let text = format!("the process of the partition is not confined: {warning}");
+        nodes.ras((Severity::Warning, "confinement"), None, None, text);
+    }
     end_by_signal(&nodes)?;
     let accepts = nodes.clone();
     std::thread::spawn(move || accept(&listener, &accepts));

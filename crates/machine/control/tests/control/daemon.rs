@@ -107,6 +107,25 @@ fn a_folder_that_cannot_be_used_is_refused_with_the_reason() {
 }
 
 #[test]
+fn the_daemon_keeps_seven_capabilities_of_root_and_makes_no_call_that_it_does_not_need() {
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    let text = std::fs::read_to_string(format!("/proc/{}/status", daemon.child.id())).expect("it runs");
+    let has = |line: &str| assert!(text.lines().any(|l| l == line), "{line}: {text}");
+    has("NoNewPrivs:\t1");
+    has("Seccomp:\t2");
+    if nix::unistd::geteuid().is_root() {
+        // CAP_CHOWN, DAC_READ_SEARCH, KILL, SETGID, SETUID, SETPCAP, NET_BIND_SERVICE: docs/users.md
+        for set in ["CapPrm", "CapEff", "CapBnd"] {
+            has(&format!("{set}:\t00000000000005e5"));
+        }
+        for set in ["CapInh", "CapAmb"] {
+            has(&format!("{set}:\t0000000000000000"));
+        }
+    }
+}
+
+#[test]
 fn a_daemon_ends_by_a_signal_and_leaves_no_socket() {
     let place = folder();
     let mut daemon = Daemon::start(place.path());

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::process::{Child, ExitCode, ExitStatus};
 
+use colony_node::confinement::{Capability, confine};
 use colony_node::descriptor;
 use colony_node::pidfd::Pidfd;
 use colony_vm::{VmError, qemu};
@@ -18,9 +19,15 @@ use nix::sys::signal::Signal;
 
 use super::protocol::{Refusal, Report, Request, VERSION, receive, send};
 
+/// The capabilities of `colony-boot`, if root runs it: emulators become other users, and are ended.
+const CAPABILITIES: [Capability; 3] = [Capability::CAP_KILL, Capability::CAP_SETGID, Capability::CAP_SETUID];
+
 /// The `main` of the program `colony-boot`: serves the partition whose socket is the standard input.
 #[must_use]
 pub fn boot_main() -> ExitCode {
+    for warning in confine(&CAPABILITIES) {
+        eprintln!("colony-boot: the process that boots the nodes is not confined: {warning}");
+    }
     let socket = io::stdin().as_fd().try_clone_to_owned().map(UnixStream::from);
     match socket.and_then(|socket| serve(&socket)) {
         Ok(()) => ExitCode::SUCCESS,
