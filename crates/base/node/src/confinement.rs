@@ -11,6 +11,7 @@ use caps::{CapSet, CapsHashSet};
 use nix::sys::prctl::set_no_new_privs;
 use nix::unistd::geteuid;
 
+use crate::privilege::processes_are_hidden;
 use crate::{descriptor, seccomp};
 
 /// System calls that no process of a machine makes. Those of the I/O nodes' virtual machines are none of the host.
@@ -91,7 +92,8 @@ const NAMESPACES: &[i32] = &[
 const MOST_CAPABILITIES: u32 = 64;
 
 /// Confines the calling thread and all that it starts, for good: call this at the start of a program, before it has other threads. Root
-/// keeps these capabilities and no others, in its permitted, effective and bounding sets. Other users keep what they have, which is
+/// keeps these capabilities and no others, in its permitted, effective and bounding sets; where `/proc` hides processes, also the one to
+/// see them (`CAP_SYS_PTRACE`). Other users keep what they have, which is
 /// none as a rule. Both get no new privileges, and the system calls that no process of a machine makes fail with `EPERM`.
 ///
 /// Returns a warning for each part that the kernel refuses, or does not have.
@@ -128,7 +130,8 @@ pub fn confine(kept: &[Capability]) -> Vec<String> {
 
 /// Drops all capabilities except these, also those that this program does not know by name.
 fn keep_only(kept: &[Capability]) -> io::Result<()> {
-    let kept: CapsHashSet = kept.iter().copied().collect();
+    let to_see = processes_are_hidden().then_some(Capability::CAP_SYS_PTRACE);
+    let kept: CapsHashSet = kept.iter().copied().chain(to_see).collect();
     // the others can be dropped only as long as this process has CAP_SETPCAP
     bound(&kept)?;
     let permitted = caps::read(None, CapSet::Permitted).map_err(io::Error::other)?;

@@ -74,9 +74,36 @@ pub fn may_be_real_time(tid: i32, priority: u8) -> bool {
     soft.is_some_and(|l| l == "unlimited" || l.parse().is_ok_and(|l: u64| l >= u64::from(priority)))
 }
 
+/// Returns `true` if `/proc` shows a process to its user and to those with `CAP_SYS_PTRACE` only (`hidepid`, proc(5)).
+#[must_use]
+pub fn processes_are_hidden() -> bool {
+    // without the file, nothing hides anything
+    hides_processes(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
+}
+
+fn hides_processes(mountinfo: &str) -> bool {
+    let options = mountinfo.lines().rev().find_map(|l| l.split_once(" /proc ").map(|(_, rest)| rest));
+    let hidden = |o: &str| o.strip_prefix("hidepid=").is_some_and(|v| v != "0" && v != "off");
+    options.is_some_and(|o| o.split([' ', ',']).any(hidden))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_proc_that_hides_processes_is_known_by_its_options() {
+        for (options, hidden) in [
+            ("rw,relatime", false),
+            ("rw,hidepid=0", false),
+            ("rw,gid=4,hidepid=invisible", true),
+            ("rw,hidepid=2", true),
+        ] {
+            let line =
+                format!("1 2 0:3 / / rw - ext4 a rw\n4 5 0:6 / /proc rw,nosuid - proc proc {options}\n");
+            assert_eq!(hides_processes(&line), hidden, "{options}");
+        }
+    }
     use std::os::unix::process::CommandExt;
 
     #[test]

@@ -3,16 +3,16 @@
 
 use caps::errors::CapsError;
 use caps::{CapSet, Capability};
+use colony_node::privilege::processes_are_hidden;
 
 /// The privileges to schedule other users' tasks: real-time classes, the scheduler in the kernel where it is wanted, and,
 /// where `/proc` is mounted with `hidepid`, seeing them at all.
 pub(crate) fn to_schedule(in_kernel: bool) -> Vec<Capability> {
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut needed = vec![Capability::CAP_SYS_NICE];
     if in_kernel {
         needed.extend([Capability::CAP_BPF, Capability::CAP_PERFMON]);
     }
-    if processes_hidden(&mounts) {
+    if processes_are_hidden() {
         needed.push(Capability::CAP_SYS_PTRACE);
     }
     needed
@@ -25,12 +25,6 @@ pub(crate) fn allow_locked_memory() {
     if let Err(e) = setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY) {
         tracing::debug!("the limit of locked memory stays: {e}");
     }
-}
-
-fn processes_hidden(mountinfo: &str) -> bool {
-    let options = mountinfo.lines().rev().find_map(|l| l.split_once(" /proc ").map(|(_, rest)| rest));
-    let hidden = |o: &str| o.strip_prefix("hidepid=").is_some_and(|v| v != "0" && v != "off");
-    options.is_some_and(|o| o.split([' ', ',']).any(hidden))
 }
 
 /// Gives up every capability of the calling thread (and of threads and programs it starts) but `kept`, for
@@ -58,20 +52,6 @@ pub(crate) fn keep_only(kept: &[Capability]) -> Result<(), CapsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_proc_that_hides_processes_takes_one_more() {
-        for (options, hidden) in [
-            ("rw,relatime", false),
-            ("rw,hidepid=0", false),
-            ("rw,gid=4,hidepid=invisible", true),
-            ("rw,hidepid=2", true),
-        ] {
-            let line =
-                format!("1 2 0:3 / / rw - ext4 a rw\n4 5 0:6 / /proc rw,nosuid - proc proc {options}\n");
-            assert_eq!(processes_hidden(&line), hidden, "{options}");
-        }
-    }
 
     #[test]
     fn only_what_is_kept_remains() {
