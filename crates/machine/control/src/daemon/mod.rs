@@ -52,6 +52,7 @@ use crate::ControlError;
 use crate::api::Severity;
 use colony_control_api::folder::{LOCK, SOCKET, UP, check_length};
 use control::Control;
+use counts::Counts;
 use network::Entrance;
 use tokens::Tokens;
 
@@ -85,6 +86,8 @@ struct Shared {
     control: Arc<Control>,
     entrance: Entrance,
     tokens: Arc<Tokens>,
+    /// Requests whose bodies are being read, by user.
+    bodies: Arc<Counts<u32>>,
     /// Told when the machine has been switched off.
     over: Notify,
 }
@@ -193,6 +196,7 @@ async fn serve(folder: PathBuf, if_up: bool, warnings: Vec<String>) -> Result<()
         control,
         entrance: Entrance::new(folder.clone()),
         tokens: Arc::new(Tokens::open(folder.join("tokens"))),
+        bodies: Arc::default(),
         over: Notify::new(),
     });
     if !folder.join(UP).exists() {

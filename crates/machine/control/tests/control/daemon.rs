@@ -2,6 +2,7 @@
 //! The control daemon as its operators and hostile clients meet it. Nodes are not booted here: the command's tests do that.
 
 use std::io::{Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -312,4 +313,43 @@ fn one_user_has_a_bounded_number_of_connections_and_more_when_some_have_ended() 
     while !daemon.raw(ask).starts_with("HTTP/1.1 200") {
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+#[test]
+fn one_user_sends_a_bounded_number_of_requests_at_once_and_more_when_some_are_there() {
+    const AT_ONCE: usize = 32;
+    let place = folder();
+    let daemon = Daemon::start(place.path());
+    let head =
+        b"POST /v1/jobs HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n";
+    let begin = || {
+        let mut stream = UnixStream::connect(&daemon.socket).expect("it listens");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("a socket");
+        stream.write_all(head).and_then(|()| stream.write_all(b"{")).expect("sent");
+        stream
+    };
+    let status = |mut stream: UnixStream| {
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).expect("an answer");
+        String::from_utf8_lossy(&status).into_owned()
+    };
+    // whichever comes last is refused; the others wait for the rest of their bodies
+    let mut held: Vec<UnixStream> = (0..=AT_ONCE).map(|_| begin()).collect();
+    let has_answer = |stream: &UnixStream| {
+        let mut ready = [nix::poll::PollFd::new(stream.as_fd(), nix::poll::PollFlags::POLLIN)];
+        nix::poll::poll(&mut ready, 10u8).is_ok_and(|ready| ready > 0)
+    };
+    let refused = loop {
+        if let Some(at) = held.iter().position(has_answer) {
+            break held.remove(at);
+        }
+    };
+    assert_eq!(status(refused), "HTTP/1.1 429");
+    for mut stream in held {
+        stream.write_all(b"}").expect("sent");
+        assert_eq!(status(stream), "HTTP/1.1 400", "no job");
+    }
+    let mut again = begin();
+    again.write_all(b"}").expect("sent");
+    assert_eq!(status(again), "HTTP/1.1 400", "no job");
 }
