@@ -5,17 +5,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use colony_node::class::{self, Class};
 use colony_node::file::remove_unfinished;
 use colony_node::task::TaskId;
 
 use crate::guardian;
-use crate::relief::{Relief, relieved};
+use crate::relief::above_all_jobs;
 use crate::spare;
 use crate::undo::{self, release};
-
-/// Priority of processes that undo what others have changed. The thread that watches over one has the highest.
-const UNDO: u8 = 98;
 
 /// If this process was started as a guardian or as the release agent, does that work and does not return. Call it first in
 /// the `main` of every program that starts an [agent](crate::agent).
@@ -32,16 +28,6 @@ pub fn main_if_asked() {
     };
     above_all_jobs(undo);
     std::process::exit(0);
-}
-
-/// Does work in the calling thread that a job must not keep from running, though it spins on every CPU in a real-time class: to undo
-/// changes. The thread stays in the real-time class. Without the privilege for that, the work is done all the same, if later.
-pub fn above_all_jobs<T>(work: impl FnOnce() -> T) -> T {
-    // passed on at first: the thread that watches over this one starts at once
-    let _ = class::set(0, Class::Fifo(UNDO));
-    let relief = Relief::of_this_thread(UNDO).ok();
-    let _ = class::set_not_inherited(0, Class::Fifo(UNDO));
-    relieved(relief.as_ref(), work)
 }
 
 /// Waits until the process whose group has become empty is dead: its last thread leaves the group before it is a zombie.

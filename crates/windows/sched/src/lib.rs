@@ -38,5 +38,6 @@ pub mod spare;
 pub mod undo;
 
 pub use cgroup::ThreadEntry;
-pub use entry::{above_all_jobs, main_if_asked, restore};
+pub use entry::{main_if_asked, restore};
 pub use error::SchedError;
+pub use relief::above_all_jobs;

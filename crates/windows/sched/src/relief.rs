@@ -25,6 +25,9 @@ const LONG: Duration = Duration::from_millis(100);
 /// The share of other threads.
 const BREAK: Duration = Duration::from_millis(5);
 
+/// Priority of processes that undo what others have changed. The thread that watches over one has the highest.
+const UNDO: u8 = 98;
+
 /// Watches over one thread.
 #[derive(Debug)]
 pub(crate) struct Relief {
@@ -89,6 +92,16 @@ pub(crate) fn relieved<T>(relief: Option<&Relief>, work: impl FnOnce() -> T) -> 
         Some(relief) => relief.during(work),
         None => work(),
     }
+}
+
+/// Does work in the calling thread that a job must not keep from running, though it spins on every CPU in a real-time class: to undo
+/// changes. The thread stays in the real-time class. Without the privilege for that, the work is done all the same, if later.
+pub fn above_all_jobs<T>(work: impl FnOnce() -> T) -> T {
+    // passed on at first: the thread that watches over this one starts at once
+    let _ = class::set(0, Class::Fifo(UNDO));
+    let relief = Relief::of_this_thread(UNDO).ok();
+    let _ = class::set_not_inherited(0, Class::Fifo(UNDO));
+    relieved(relief.as_ref(), work)
 }
 
 impl Drop for Relief {

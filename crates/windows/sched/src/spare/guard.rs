@@ -13,7 +13,7 @@ use nix::sys::signal::SigSet;
 
 use super::changes::undo_file;
 use crate::SchedError;
-use crate::entry::above_all_jobs;
+use crate::relief::above_all_jobs;
 
 /// The first argument of a guard.
 const ARGUMENT: &str = "--colony-spare-guard";
